@@ -1,0 +1,78 @@
+# All that is needed is Python 3.11 or newer and make; the rest goes into .venv/.
+# Everything is run as `python -m …` from this folder, so its path may hold any letters.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+
+export NO_MKDOCS_2_WARNING := 1
+export JUPYTER_PLATFORM_DIRS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# What the built book depends on.
+SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*')
+
+.PHONY: help book test quick serve tangle check stitch weights wheel clean FORCE
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+book: tangle  ## package and site out of the chapters: site/index.html
+	@$(MAKE) --no-print-directory site/index.html
+	@echo "The book is in site/index.html"
+
+test: check  ## all tests, over the built book
+	@$(MAKE) --no-print-directory site/index.html
+	@$(PY) -m pytest
+
+quick: .venv/ready  ## the tests that need no built book
+	@$(PY) -m pytest -m "not site"
+
+serve: tangle  ## the book live in the browser; tangles on save, ends with Ctrl-C
+	@$(PY) -m mkdocs serve
+
+tangle: .venv/ready  ## docs/*.md -> tinyllm/*.py
+	@$(PY) tools/book.py tangle
+
+check: .venv/ready  ## do chapters and package agree?
+	@$(PY) tools/book.py check
+
+stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
+	@$(PY) tools/book.py stitch
+
+weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
+	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
+	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
+
+wheel: .venv/ready  ## dist/*.whl, the same bytes from the same commit
+	@umask 022; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m pip wheel -q --no-deps -w dist .
+
+clean:  ## remove what make has built (.venv/ stays)
+	rm -rf site site.new site.old .cache build dist *.egg-info .pytest_cache .hypothesis .entangled
+	find docs tools tests tinyllm -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The old site stays until the new one is complete. Its date is that of the build's
+# start: what is edited while the build runs makes it out of date.
+site/index.html: $(SOURCES)
+	@mkdir -p .cache && touch .cache/build-started && rm -rf site.new site.old
+	@$(PY) -m mkdocs build --strict -d site.new
+	@touch -r .cache/build-started site.new/index.html
+	@if [ -e site ]; then mv site site.old; fi && mv site.new site && rm -rf site.old
+
+# The environment is ready when this folder's path is in .venv/ready; that is written last,
+# so an interrupted installation is repeated, and so is one in a folder that was moved.
+HERE = import os; here = ascii(os.getcwd()); ready = ".venv/ready"
+ifneq ($(shell $(PY) -c '$(HERE); print(open(ready).read() == here)' 2>/dev/null),True)
+.venv/ready: FORCE
+endif
+
+.venv/ready: pyproject.toml constraints.txt
+	@rm -f .venv/ready
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "The book needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	    echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Setting up .venv/ (the first time takes some minutes) …"
+	@$(PY) -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
+	@$(PY) -m pip install -q -c constraints.txt -e '.[book,test]'
+	@$(PY) -c '$(HERE); open(ready, "w").write(here)'
