@@ -11,7 +11,6 @@ import logging
 import re
 from pathlib import Path
 
-import latex2mathml.converter
 import mkdocs_jupyter.config
 import nbformat
 from mkdocs.structure.files import File
@@ -19,7 +18,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs_jupyter.convert import nb2html
 
-from pages import execute, figures, pieces
+from pages import execute, figures, maths, pieces
 
 # mkdocs-jupyter looks for its one template here; its own brings 574 KB of JupyterLab's styles.
 mkdocs_jupyter.config.settings.templates_dir = str(Path(__file__).parent / "pages" / "templates")
@@ -105,18 +104,12 @@ def for_readers(notebook) -> str:
 
 
 def on_page_content(content, page, config, files):
-    """Links between pieces and modules; maths as MathML, which needs no script."""
+    """Links between pieces and modules, and maths."""
     def url(name):
         target = files.get_file_from_path(name)
         return "" if target.page is page else get_relative_url(target.url, page.url)
 
-    def maths(found):
-        display = found[1] == "div"
-        tex = html.unescape(found[2])
-        return latex2mathml.converter.convert(tex, display="block" if display else "inline")
-
-    content = book.link(content, url)
-    return re.sub(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', maths, content, flags=re.S)
+    return maths.render(book.link(content, url))
 
 
 def on_post_build(config):

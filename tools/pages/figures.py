@@ -5,6 +5,7 @@ import html
 import re
 
 INK, DARK_INK = "#24292f", "#dfe2e8"  # INK as in matplotlibrc
+FONTS = "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 
 
 def figures(output, alt: str, number: int) -> tuple[str, dict[str, bytes]]:
@@ -28,4 +29,4 @@ def _lean(svg: str) -> str:
     svg = svg[svg.index("<svg"):]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
     # Text was laid out in DejaVu Sans, which is wide: the reader's own font always fits.
-    return re.sub(r"('DejaVu Sans'[^;\"]*?sans-serif)", "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif", svg)
+    return re.sub(r"('DejaVu Sans'[^;\"]*?sans-serif)", FONTS, svg)
