@@ -45,7 +45,7 @@ weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
 
 wheel: .venv/ready  ## dist/*.whl, the same bytes from the same commit
-	@umask 022; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m pip wheel -q --no-deps -w dist .
+	@umask 022; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m pip wheel -qq --no-deps -w dist .
 
 clean:  ## remove what make has built (.venv/ stays)
 	rm -rf site site.new site.old .cache build dist *.egg-info .pytest_cache .hypothesis .entangled
@@ -74,5 +74,5 @@ endif
 	    echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Setting up .venv/ (the first time takes some minutes) …"
 	@$(PY) -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
-	@$(PY) -m pip install -q -c constraints.txt -e '.[book,test]'
+	@$(PY) -m pip install -qq -c constraints.txt -e '.[book,test]'
 	@$(PY) -c '$(HERE); open(ready, "w").write(here)'

@@ -42,6 +42,8 @@ ASSEMBLY = re.compile(r"\s*\{\.python file=\"?([\w./-]+)\"?\s*\}\s*")
 REFERENCE = re.compile(r"(\s*)<<(.*)>>\s*")
 BEGIN = re.compile(r"(\s*)# ~/~ begin <<([^#<>]+)#([^#<>]+)>>\[\w+\]")
 END = re.compile(r"\s*# ~/~ end\s*")
+MARKER = re.compile(r"~/~ (begin|end)")
+ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 KERNEL = """\
     ---
     title: …
@@ -115,8 +117,8 @@ def read_chapter(path):
     executes = find_blocks(chapter)
     if executes or re.match(r"\d\d-", path.name):
         check_front_matter(chapter)
-    for piece in chapter.pieces:
-        check_piece(piece)
+    for block in chapter.pieces + chapter.assemblies:
+        check_block(block)
     return chapter
 
 
@@ -176,16 +178,30 @@ def check_front_matter(chapter):
                         f"chapter would be executed; it is\n{KERNEL}")
 
 
-def check_piece(piece):
-    for i, line in enumerate(piece.lines):
-        if REFERENCE.fullmatch(line):
-            raise Fault(f"{piece.at(i)}: {line.strip()} inside the piece {piece.name!r}, which is executed as "
+def check_block(block):
+    piece = block in block.chapter.pieces
+    for i, line in enumerate(block.lines):
+        if piece and REFERENCE.fullmatch(line):
+            raise Fault(f"{block.at(i)}: {line.strip()} inside the piece {block.name!r}, which is executed as "
                         "it stands; references belong in the ``` {.python file=…} block.")
+        if MARKER.search(line):
+            raise Fault(f"{block.at(i)}: this line looks like one of Entangled's own markers; word it differently.")
+        if odd := ODD.search(line):
+            raise Fault(f"{block.at(i)}: the control character {odd[0]!a} breaks lines for some programs and not "
+                        "for others; write it as an escape.")
+    if piece and (error := syntax_error(block.lines)):
+        raise Fault(f"{block.at(error.lineno - 1)}: syntax error in the piece {block.name!r}: {error.msg}")
+
+
+def syntax_error(lines):
+    """The SyntaxError Python finds in these lines, on a line that exists, or None."""
     try:
-        ast.parse("\n".join(piece.lines))
+        ast.parse("\n".join(lines))
     except SyntaxError as error:
-        raise Fault(f"{piece.at((error.lineno or 1) - 1)}: syntax error in the piece {piece.name!r}: "
-                    f"{error.msg}") from None
+        error.lineno = min(max(error.lineno or 1, 1), max(len(lines), 1))
+        return error
+    except ValueError as error:         # a NUL byte, on Python 3.11
+        return SyntaxError(str(error), (None, 1, None, None))
 
 
 def check_book(chapters, whole=True):
@@ -252,11 +268,9 @@ def weave_lines(chapters, whole=True):
                     f"was {CONFIG} changed?")
     result = {name: follow_markers(text, pieces | assemblies) for name, text in files.items()}
     for name, lines in result.items():
-        try:
-            ast.parse("\n".join(line.text for line in lines))
-        except SyntaxError as error:
-            where = lines[min(error.lineno or 1, len(lines)) - 1].where
-            raise Fault(f"{where}: {name} has a syntax error here: {error.msg}") from None
+        if error := syntax_error([line.text for line in lines]):
+            where = lines[error.lineno - 1].where if lines else name
+            raise Fault(f"{where}: {name} has a syntax error here: {error.msg}")
     return result
 
 
@@ -475,6 +489,9 @@ def do_stitch(root):
         raise Fault("\n".join(complaints) + "\nNothing was changed.")
 
     edited = [side for side in sides if not side.same and side.code_edited]
+    for side in edited:
+        if error := syntax_error(side.code.split("\n")):
+            raise Fault(f"{side.name}:{error.lineno}: syntax error: {error.msg}. Nothing was changed.")
     edits = {}                  # {(chapter name, line index): (new lines, where the edit was made)}
     for side in edited:
         for key, new, line in carry_back(side):
@@ -498,7 +515,11 @@ def do_stitch(root):
             (docs / chapter.path.name).write_bytes(after.encode())
             if after != before:
                 changes[chapter.path] = after
-        result = compare(root, read_book(Path(folder)))
+        try:
+            result = compare(root, read_book(Path(folder)))
+        except Fault as fault:
+            raise Fault(f"With the edits carried back, a chapter would not be right any more:\n{fault}\n"
+                        "Make this edit in the chapter by hand. Nothing was changed.") from None
     for side in result:
         if side.name in {e.name for e in edited} and not side.same:
             line, where, diff = first_difference(side)
@@ -644,7 +665,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     try:
         if options.command == "prefix":
-            tangle(first_chapters(options.K), options.DIR)
+            tangle(sorted((ROOT / "docs").glob("[0-9][0-9]-*.md"))[:options.K], options.DIR)
         else:
             {"tangle": do_tangle, "check": do_check, "stitch": do_stitch}[options.command](ROOT)
     except Fault as fault:
@@ -654,10 +675,6 @@ def main(arguments=None):
         print(f"{error.filename or 'book.py'}: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
-
-
-def first_chapters(k, root=ROOT):
-    return sorted((root / "docs").glob("[0-9][0-9]-*.md"))[:k]
 
 
 if __name__ == "__main__":
