@@ -9,7 +9,7 @@ export JUPYTER_PLATFORM_DIRS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # What the built book depends on.
-SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*')
+SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*' 2>/dev/null)
 
 .PHONY: help book test quick serve tangle check stitch weights wheel clean FORCE
 .DELETE_ON_ERROR:
@@ -49,7 +49,7 @@ wheel: .venv/ready  ## dist/*.whl, the same bytes from the same commit
 
 clean:  ## remove what make has built (.venv/ stays)
 	rm -rf site site.new site.old .cache build dist *.egg-info .pytest_cache .hypothesis .entangled
-	find docs tools tests tinyllm -name __pycache__ -type d -prune -exec rm -rf {} +
+	find docs tools tests tinyllm \( -name __pycache__ -o -name '.*.new' \) -prune -exec rm -rf {} +
 
 # The old site stays until the new one is complete. Its date is that of the build's
 # start: what is edited while the build runs makes it out of date.
@@ -68,11 +68,12 @@ endif
 
 .venv/ready: pyproject.toml constraints.txt
 	@rm -f .venv/ready
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "The book needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
-	    echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || { \
+	    "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	        echo "The book needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=/path/to/python3.11" >&2; exit 1; }; \
+	    "$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	        echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+	    "$(PYTHON)" -m venv --clear .venv; }
 	@echo "Setting up .venv/ (the first time takes some minutes) …"
-	@$(PY) -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
 	@$(PY) -m pip install -qq -c constraints.txt -e '.[book,test]'
 	@$(PY) -c '$(HERE); open(ready, "w").write(here)'

@@ -629,7 +629,7 @@ def write(root, changes, sides):
                 ready.append((None, path))
             elif not path.exists() or path.read_bytes() != text.encode():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+                number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
                 ready.append((name, path))
                 with open(number, "wb") as file:
                     file.write(text.encode())
@@ -671,6 +671,9 @@ def main(arguments=None):
     except Fault as fault:
         print(fault, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; no file is half written", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"{error.filename or 'book.py'}: {error.strerror or error}", file=sys.stderr)
         return 1
