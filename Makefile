@@ -44,11 +44,11 @@ weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
 
-wheel: .venv/ready  ## dist/*.whl, the same bytes from the same commit
-	@umask 022; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m pip wheel -qq --no-deps -w dist .
+wheel: .venv/ready  ## dist/*.whl, the same bytes from the same sources
+	@$(PY) -m pip wheel -qq --no-deps -w dist .
 
 clean:  ## remove what make has built (.venv/ stays)
-	rm -rf site site.new site.old .cache build dist *.egg-info .pytest_cache .hypothesis .entangled
+	rm -rf site site.new site.old .cache dist .pytest_cache .hypothesis .entangled
 	find docs tools tests tinyllm \( -name __pycache__ -o -name '.*.new' \) -prune -exec rm -rf {} +
 
 # The old site stays until the new one is complete. Its date is that of the build's
