@@ -22,7 +22,6 @@ from mkdocs.exceptions import BuildError
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert.filters import strip_ansi
-from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = Path(__file__).with_name("matplotlibrc")
@@ -96,41 +95,41 @@ def _run(notebook, source: Path) -> None:
             notebook, kernel_name="python3", timeout=CELL_TIMEOUT, record_timing=False,
             extra_arguments=["--InlineBackend.figure_formats={'svg'}"],
             resources={"metadata": {"path": folder}},
-            # Sockets in the file system: over TCP, ipykernel warns on every start.
-            config=Config(KernelManager={"transport": "ipc", "connection_file": os.path.join(folder, "kernel.json")}),
         )
+        # The kernel's own remarks (it warns on every start that TCP is not encrypted) are not for the
+        # build's output; what a chapter's code writes to stderr travels another way.
+        log_file, started = Path(folder, "kernel.log"), [0]
+        client.on_cell_start = lambda cell, cell_index: started.append(cell_index)
         try:
-            client.execute(env=environment)
+            with log_file.open("w") as kernel_log:
+                client.execute(env=environment, stderr=kernel_log)
         except CellExecutionError as error:
-            _fail(notebook, source, f"{error.ename}: {error.evalue}", error.traceback)
+            _fail(notebook, started[-1], source, f"{error.ename}: {error.evalue}", error.traceback)
         except CellTimeoutError:
-            _fail(notebook, source, f"ran for more than {CELL_TIMEOUT} s")
+            _fail(notebook, started[-1], source, f"ran for more than {CELL_TIMEOUT} s")
         except DeadKernelError:
-            _fail(notebook, source, "the Python process died (out of memory?)")
+            last = log_file.read_text(errors="replace").strip().splitlines()[-1:]
+            _fail(notebook, started[-1], source, "\n".join(["the Python process died (out of memory?)", *last]))
 
 
-def _fail(notebook, source: Path, problem: str, traceback: str = "") -> None:
+def _fail(notebook, index: int, source: Path, problem: str, traceback: str = "") -> None:
     """Stop the build with the chapter, the cell and the error in a few lines."""
-    # The cell that stopped is the last one that was started.
-    index = max(i for i, cell in enumerate(notebook.cells) if cell.get("execution_count") or cell.get("outputs"))
-    raise BuildError(f"{place(notebook, index, source)}: {problem.strip()}\n{_excerpt(notebook, index, traceback)}")
-
-
-def _excerpt(notebook, index: int, traceback: str) -> str:
     lines = notebook.cells[index].source.splitlines()
     found = re.findall(r"Cell In\[\d+\], line (\d+)", strip_ansi(traceback))
-    at = int(found[0]) if found else len(lines)
-    return "\n".join(f"{'  >' if n == at else '   '} {line}"
-                     for n, line in enumerate(lines, 1) if at - 3 <= n <= at + 1)
+    at = int(found[0]) if found else 1
+    problem = re.sub(r" \(\d+\.py, line \d+\)", "", problem).strip()
+    excerpt = "\n".join(f"{'  >' if n == at else '   '} {line}"
+                        for n, line in enumerate(lines, 1) if at - 3 <= n <= at + 1)
+    raise BuildError(f"{place(notebook, index, source, at)}: {problem}\n{excerpt}")
 
 
-def place(notebook, index: int, source: Path) -> str:
-    """Where a cell stands: docs/06-attention.md:120 (code cell 3)."""
+def place(notebook, index: int, source: Path, line: int = 1) -> str:
+    """Where a line of a cell stands: docs/06-attention.md:120 (code cell 3)."""
     text, position = source.read_text(encoding="utf-8"), 0
     for cell in notebook.cells[:index + 1]:
         position = max(position, text.find(cell.source, position))
     number = sum(cell.cell_type == "code" for cell in notebook.cells[:index + 1])
-    return f"{source.relative_to(ROOT)}:{text.count(chr(10), 0, position) + 1} (code cell {number})"
+    return f"{source.relative_to(ROOT)}:{text.count(chr(10), 0, position) + line} (code cell {number})"
 
 
 def _check(notebook, source: Path) -> None:
