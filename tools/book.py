@@ -19,7 +19,6 @@ right on a fresh clone, after a pull, on another branch and without Git.
 """
 
 import argparse
-import ast
 import difflib
 import hashlib
 import os
@@ -29,6 +28,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,7 +196,8 @@ def check_block(block):
 def syntax_error(lines):
     """The SyntaxError Python finds in these lines, on a line that exists, or None."""
     try:
-        ast.parse("\n".join(lines))
+        with warnings.catch_warnings(action="ignore"):
+            compile("\n".join(lines), "chapter", "exec", dont_inherit=True)
     except SyntaxError as error:
         error.lineno = min(max(error.lineno or 1, 1), max(len(lines), 1))
         return error

@@ -12,7 +12,9 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import jupytext
@@ -102,7 +104,7 @@ def _run(notebook, source: Path) -> None:
         client.on_cell_start = lambda cell, cell_index: started.append(cell_index)
         try:
             with log_file.open("w") as kernel_log:
-                client.execute(env=environment, stderr=kernel_log)
+                _execute(client, env=environment, stderr=kernel_log)
         except CellExecutionError as error:
             _fail(notebook, started[-1], source, f"{error.ename}: {error.evalue}", error.traceback)
         except CellTimeoutError:
@@ -110,6 +112,20 @@ def _run(notebook, source: Path) -> None:
         except DeadKernelError:
             last = log_file.read_text(errors="replace").strip().splitlines()[-1:]
             _fail(notebook, started[-1], source, "\n".join(["the Python process died (out of memory?)", *last]))
+
+
+def _execute(client, **options) -> None:
+    """Run it in a thread: in the main one, nbclient takes Ctrl-C for itself and `make serve` cannot be ended."""
+    done = Future()
+
+    def work():
+        try:
+            done.set_result(client.execute(**options))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    done.result()
 
 
 def _fail(notebook, index: int, source: Path, problem: str, traceback: str = "") -> None:
