@@ -1,0 +1,121 @@
+"""Drawing symbols: the distribution, the loop, the window."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinyllm import Config, TinyLLM, decode, distribution, encode, generate, next_logits
+
+finite = st.floats(-50, 50, width=32)
+logit_lists = st.lists(finite, min_size=1, max_size=40)
+
+
+def text(steps):
+    return "".join(step.text for step in steps)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return TinyLLM.pretrained()
+
+
+# ------------------------------------------------------------------ the distribution
+
+@given(logit_lists, st.floats(0.05, 20))
+def test_distribution_is_softmax_of_logits_over_temperature(logits, temperature):
+    logits = torch.tensor(logits)
+    expected = (logits.double() / temperature).softmax(0).float()
+    torch.testing.assert_close(distribution(logits, temperature), expected, rtol=1e-3, atol=1e-6)
+
+
+@given(logit_lists, st.integers(1, 50), st.floats(0, 5))
+def test_top_k_is_never_outside_the_k_largest(logits, k, temperature):
+    logits = torch.tensor(logits)
+    p = distribution(logits, temperature, k)
+    assert (p > 0).sum() <= min(k, len(logits)) and p.sum().item() == pytest.approx(1, abs=1e-4)
+    assert logits[p > 0].min() >= logits.sort(descending=True).values[: min(k, len(logits))].min()
+
+
+@given(st.lists(finite, min_size=1, max_size=40, unique=True))
+def test_temperature_to_zero_becomes_the_largest(logits):
+    logits = torch.tensor(logits)
+    for temperature in (0, 1e-30):
+        assert distribution(logits, temperature).argmax() == logits.argmax()
+    assert distribution(logits, 0).max() == 1
+
+
+def test_draws_follow_the_stated_probabilities():
+    """Chi-square over 20,000 draws from a fixed seed; 30.1 is the 99.9 % point for 10 - 1 + ... degrees."""
+    p = distribution(torch.linspace(0, 2, 10), 0.7)
+    counts = torch.bincount(torch.multinomial(p, 20_000, True, generator=torch.Generator().manual_seed(0)), minlength=10)
+    assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 27.9  # 9 degrees of freedom, 99.9 %
+
+
+# ------------------------------------------------------------------ the loop
+
+def test_each_step_says_what_it_was_drawn_from(model):
+    steps = list(generate(model, "The ", tokens=5, temperature=0.8, top_k=12, seed=3))
+    ids = encode("The ")
+    for step in steps:
+        expected = distribution(next_logits(model, ids), 0.8, 12)
+        assert step.probabilities.equal(expected) and step.probabilities[step.id] > 0
+        ids = torch.cat([ids, torch.tensor([step.id])])
+    assert decode(ids) == "The " + text(steps)
+
+
+def test_draws_of_the_loop_have_the_models_frequencies(model):
+    p = distribution(next_logits(model, encode("the ")), 1.0, top_k=5)
+    counts = torch.zeros(256)
+    for seed in range(1500):
+        counts[next(generate(model, "the ", 1, 1.0, 5, seed)).id] += 1
+    kept = p > 0
+    chi_square = ((counts - 1500 * p)[kept] ** 2 / (1500 * p)[kept]).sum()
+    assert counts[~kept].sum() == 0 and chi_square < 18.5  # 4 degrees of freedom, 99.9 %
+
+
+def test_greedy_is_the_likeliest_symbol_each_time(model):
+    ids = encode("In ")
+    for step in generate(model, "In ", tokens=20, temperature=0):
+        assert step.id == next_logits(model, ids).argmax()
+        ids = torch.cat([ids, torch.tensor([step.id])])
+
+
+def test_seeds(model):
+    samples = [text(generate(model, "The ", tokens=30, seed=seed)) for seed in (0, 0, 1)]
+    assert samples[0] == samples[1] != samples[2]
+
+
+def test_only_the_last_window_is_read(model):
+    context = model.config.context
+    end = "x" * context
+    assert next_logits(model, encode("something else " + end)).equal(next_logits(model, encode(end)))
+    assert len(text(generate(model, "long " * context, tokens=3)).encode()) == 3
+
+
+def test_a_character_of_several_bytes_appears_when_it_is_complete():
+    wanted = iter("aé🙂".encode() + "é".encode()[:1])
+
+    class Says(torch.nn.Module):  # a model that always says the next byte of a given text
+        config, head = Config(), TinyLLM().head
+
+        def forward(self, ids):
+            return torch.nn.functional.one_hot(torch.tensor([[next(wanted)]]), 256).float()
+
+    assert [step.text for step in generate(Says(), "?", tokens=8, temperature=0)] == [
+        "a", "", "é", "", "", "", "🙂", "\N{REPLACEMENT CHARACTER}"]
+
+
+@pytest.mark.parametrize("options", [
+    dict(prompt=""), dict(tokens=-1), dict(temperature=-0.1), dict(temperature=float("nan")),
+    dict(temperature=float("inf")), dict(top_k=0), dict(top_k=-5), dict(prompt="\ud800")])
+def test_bad_settings_are_named(model, options):
+    with pytest.raises(ValueError):
+        list(generate(model, **{"prompt": "a", **options}))
+
+
+@pytest.mark.parametrize("options", [dict(tokens=0), dict(top_k=1000), dict(temperature=1e6), dict(prompt="a" * 999),
+                                     dict(prompt="\udcff"), dict(prompt="\0")])
+def test_unusual_settings_work(model, options):
+    steps = list(generate(model, **{"prompt": "a", "tokens": 2, **options}))
+    assert len(steps) == options.get("tokens", 2)

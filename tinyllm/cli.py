@@ -1,0 +1,72 @@
+"""The command line (chapter 12)."""
+import argparse, os, sys
+from inspect import signature
+
+HELP = dict(
+    data="a file, - for standard input, or shakespeare; without it, Python's own manual",
+    steps="training steps; without it, about two minutes of them", init="checkpoint to start from",
+    device="auto, cpu, cuda or mps", out="where to save: a file, or a folder for heat maps",
+    prompt="the text to start from", model="checkpoint; without it, the one in the package",
+    tokens="symbols to add", temperature="0 always takes the likeliest", seed="of the random numbers",
+    top_k="draw only from the k likeliest symbols")
+
+def main(argv=None):
+    """Run a command: each function below is one, and its parameters are the options."""
+    parser = argparse.ArgumentParser("tinyllm", description="Train, run and inspect a small model.")
+    commands = parser.add_subparsers(required=True, metavar="train | generate | inspect")
+    for run in (train, generate, inspect):
+        command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
+        command.set_defaults(run=run)
+        for name, option in signature(run).parameters.items():
+            flag = name if name == "prompt" else "--" + name.replace("_", "-")
+            text = HELP[name] + f" (default: {option.default})" * (option.default not in (None, option.empty))
+            command.add_argument(flag, type=option.annotation, default=option.default, help=text)
+    options = vars(parser.parse_args(argv))
+    sys.stdout.reconfigure(errors="replace")  # a terminal may not know every character
+    try:
+        options.pop("run")(**options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on: not an error
+    except (ValueError, OSError, RuntimeError, AssertionError) as error:  # the last two: no such device
+        sys.exit(print(f"tinyllm: {str(error).splitlines()[0]}", file=sys.stderr) or 2)
+
+def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
+          device: str = "auto", out: str = "tinyllm.safetensors"):
+    """train a model on a text and save it"""
+    import torch, tinyllm
+    os.stat(os.path.dirname(out) or ".")  # no folder to save in? say so before the training
+    device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
+    if "WORLD_SIZE" in os.environ:  # started by torchrun
+        torch.distributed.init_process_group()
+    torch.manual_seed(seed)
+    model = (tinyllm.TinyLLM.load(init) if init else tinyllm.TinyLLM()).to(device)
+    training, validation = tinyllm.split(tinyllm.load_ids(data))
+    try:
+        tinyllm.train(model, training, seed=seed, **{} if steps is None else {"steps": steps})
+    except KeyboardInterrupt:
+        print("interrupted: keeping the weights so far", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":
+        model.save(out)
+        print(f"saved {out}\nval_loss {tinyllm.evaluate(model, validation):.4f} nats per symbol")
+
+def generate(prompt: str, model: str = None, tokens: int = 200, temperature: float = 0.8,
+             top_k: int = None, seed: int = 0):
+    """continue a text"""
+    import tinyllm
+    llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
+    for step in tinyllm.generate(llm, prompt, tokens, temperature, top_k, seed):
+        print(prompt + step.text, end="", flush=True)
+        prompt = ""  # it is written once, with the first step
+    print(prompt)
+
+def inspect(prompt: str, model: str = None, out: str = None):
+    """print parameters, shapes and next symbols; draw attention"""
+    import tinyllm
+    llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
+    with tinyllm.trace(llm) as log:
+        symbols = tinyllm.next_symbols(llm, prompt)
+    print(tinyllm.ledger(llm), log, symbols, sep="\n\n")
+    if out:
+        os.makedirs(out, exist_ok=True)
+        for kind in ("png", "svg"):
+            tinyllm.draw_attention(llm, prompt).savefig(os.path.join(out, f"attention.{kind}"))

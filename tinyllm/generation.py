@@ -1,0 +1,33 @@
+"""Text out of a model, one step at a time (chapter 10)."""
+import codecs, math
+from collections import namedtuple
+import torch
+from tinyllm.text import encode
+
+def distribution(logits, temperature=1.0, top_k=None):
+    """Logits (V,) -> the probabilities (V,) to draw from. temperature 0 puts everything on the
+    largest logit (greedy decoding); top_k keeps only the k largest."""
+    kept, ids = logits.topk(1 if temperature == 0 else min(top_k or len(logits), len(logits)))
+    kept = (kept - kept[0]).double() / (temperature or 1)  # the largest becomes 0: no overflow
+    return torch.zeros_like(logits).scatter(0, ids, kept.softmax(0).to(logits.dtype))
+
+@torch.no_grad()
+def next_logits(model, ids):
+    """Logits (V,) for the symbol after ids (T,); only the last `context` of them are read."""
+    if not len(ids):
+        raise ValueError("the prompt is empty: give at least one character")
+    return model(ids[None, -model.config.context :].to(model.head.weight.device))[0, -1].cpu()
+
+Step = namedtuple("Step", "id text probabilities")  # text is "" inside a character of several bytes
+def generate(model, prompt, tokens=50, temperature=0.8, top_k=None, seed=0):
+    """Continue prompt, one Step at a time: "".join(step.text for step in generate(...)).
+    Raises ValueError for an empty prompt or a setting out of range."""
+    if tokens < 0 or not 0 <= temperature < math.inf or top_k is not None and top_k < 1:
+        raise ValueError(f"need tokens >= 0, temperature >= 0 and top_k >= 1, not {tokens}, {temperature}, {top_k}")
+    ids, utf8 = encode(prompt), codecs.getincrementaldecoder("utf-8")("replace")
+    generator = torch.Generator().manual_seed(seed)
+    for left in reversed(range(tokens)):
+        probabilities = distribution(next_logits(model, ids), temperature, top_k)
+        drawn = torch.multinomial(probabilities, 1, generator=generator)
+        ids = torch.cat([ids, drawn])
+        yield Step(drawn.item(), utf8.decode(bytes(drawn.tolist()), final=left == 0), probabilities)

@@ -1,0 +1,76 @@
+"""Look at a model, measure it, change what flows through it (chapter 11)."""
+from collections import namedtuple
+from contextlib import ExitStack, contextmanager
+import torch
+from matplotlib.figure import Figure
+from tabulate import tabulate
+from tinyllm.generation import distribution, next_logits
+from tinyllm.text import encode, symbol
+
+class Table(list):
+    """Rows that print in columns; table[name] is the last entry of the row of that name."""
+    def __init__(self, columns, rows=()):
+        super().__init__(rows)
+        self.columns = columns.split()
+    def __getitem__(self, key):
+        return dict((row[0], row[-1]) for row in self)[key] if type(key) is str else super().__getitem__(key)
+    def __str__(self):
+        return tabulate([row[: len(self.columns)] for row in self], self.columns, intfmt=",", floatfmt=".4f")
+
+def ledger(model):
+    """Table of the name, shape and number of parameters of each weight tensor, and the total."""
+    rows = [(name, tuple(p.shape), p.numel()) for name, p in model.named_parameters()]
+    return Table("tensor shape parameters", rows + [("total", "", sum(row[2] for row in rows))])
+
+@contextmanager
+def intervene(model, changes):
+    """Inside the with block, put what changes[name](output) returns in place of a module's output
+    (None leaves it as it is). Raises ValueError for a name that the model does not have."""
+    modules = dict(model.named_modules())
+    if unknown := changes.keys() - modules.keys():
+        raise ValueError(f"the model has no {sorted(unknown)}; print(model) shows the names")
+    with ExitStack() as hooks:
+        for name, change in changes.items():
+            hook = lambda module, inputs, output, change=change: change(output)
+            hooks.enter_context(modules[name].register_forward_hook(hook))
+        yield model
+
+def zero_head(head):
+    """Switches a head off: intervene(model, {"blocks.0.attention.mix": zero_head(2)})."""
+    return lambda mix: mix.index_fill(1, torch.tensor([head], device=mix.device), 0.0)
+
+Reading = namedtuple("Reading", "name shape mean std tensor")  # the output of a brick or hook point
+@contextmanager
+def trace(model):
+    """Record every brick's and hook point's output inside the with block, as a Table of Readings:
+    log["blocks.0.attention.weights"] is that tensor, print(log) shows shape, mean and deviation."""
+    log = Table("name shape mean std")
+    def reader(name):  # append returns None: to look is to intervene and change nothing
+        return lambda x: log.append(Reading(
+            name, tuple(x.shape), x.mean().item(), x.std(correction=0).item(), x.detach()))
+    leaves = [name for name, module in model.named_modules() if not list(module.children())]
+    with intervene(model, {name: reader(name) for name in leaves}):
+        yield log
+
+def next_symbols(model, prompt, top=10):
+    """Table of the likeliest symbols after prompt and their probabilities."""
+    best = distribution(next_logits(model, encode(prompt))).topk(top)
+    return Table("next probability", zip(map(symbol, best.indices.tolist()), best.values.tolist()))
+
+def attention_maps(model, prompt):
+    """Attention weights (n_layers, n_heads, T, T) over the end of prompt: row i looks at column j."""
+    with trace(model) as log:
+        next_logits(model, encode(prompt))
+    return torch.cat([row.tensor for row in log if row.name.endswith("attention.weights")]).cpu()
+
+def draw_attention(model, prompt):
+    """attention_maps as a matplotlib Figure: a row for each layer, a column for each head."""
+    maps = attention_maps(model, prompt).numpy()
+    layers, heads, T, _ = maps.shape
+    ticks = dict(ticks=range(T), labels=[symbol(i) for i in encode(prompt)[-T:].tolist()])
+    figure = Figure((max(2, T / 7) * heads, max(2, T / 7) * layers), layout="constrained")
+    for i, axes in enumerate(figure.subplots(layers, heads, squeeze=False).flat):
+        axes.imshow(maps[i // heads, i % heads], cmap="Purples", vmin=0, vmax=1)
+        axes.set(title=f"layer {i // heads}, head {i % heads}", xlabel="looked at", ylabel="looking")
+        axes.set_xticks(**ticks), axes.set_yticks(**ticks)
+    return figure

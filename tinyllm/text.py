@@ -1,0 +1,50 @@
+"""Characters to ids and back, and text to train on (chapter 3)."""
+import os, sys
+from pydoc_data.topics import topics
+import numpy as np
+import torch
+
+def encode(text):
+    """Text -> ids (T,), int64: the bytes of its UTF-8. Bytes that Python could not read as UTF-8
+    (PEP 383) become themselves again. Raises ValueError for any other lone surrogate."""
+    return torch.tensor(list(text.encode("utf-8", "surrogateescape")), dtype=torch.int64)
+
+def decode(ids):
+    """Ids (T,) -> text. Bytes that form no character become U+FFFD, the replacement character."""
+    return bytes(torch.as_tensor(ids).tolist()).decode("utf-8", "replace")
+
+def symbol(i):
+    """One id as a label that can be seen: 101 -> e, 32 -> ␣, 10 -> \\n, 228 -> \\xe4."""
+    return repr(bytes([i]))[2:-1].replace(" ", "␣")
+
+def load_ids(source=None):
+    """A text as ids (N,), uint8. source: None for the manual inside every Python, "shakespeare"
+    (1.1 MB, downloaded once), "-" for standard input, or a path, mapped into memory, so of any
+    size. Raises OSError (FileNotFoundError, ...) if it cannot be read."""
+    if source is None:
+        return encode("\n\n".join(topics.values())).byte()
+    source = download_shakespeare() if source == "shakespeare" else source
+    with sys.stdin.buffer if source == "-" else open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+        data = np.memmap(file, np.uint8, "c") if size else np.frombuffer(bytearray(file.read()), np.uint8)
+    return torch.from_numpy(data)
+
+def load_text(source=None):
+    """The same text as a str."""
+    return decode(load_ids(source))
+
+def split(ids):
+    """The first 90 % of a text to train on, the last 10 % to validate on."""
+    return ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
+
+def download_shakespeare():
+    """Path of tiny-shakespeare in torch's cache, downloaded and checked by its hash if need be."""
+    url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+    sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+    path = os.path.join(torch.hub.get_dir(), "tinyshakespeare.txt")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        os.path.exists(path) or torch.hub.download_url_to_file(url, path, sha256)
+    except (OSError, RuntimeError) as error:  # offline, or not the file it should be
+        raise OSError(f"cannot download {url} ({error}); give a file instead") from None
+    return path
