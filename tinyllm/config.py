@@ -15,6 +15,6 @@ class Config:
     def __post_init__(self):
         for field in fields(self):
             if type(value := getattr(self, field.name)) is not field.type or value < (field.type is int):
-                raise ValueError(f"{field.name} must be {field.type.__name__}, from 1 up, not {value!r}")
+                raise ValueError(f"{field.name} must be {field.type.__name__}{' >= 1' * (field.type is int)}, not {value!r}")
         if self.d_model % self.n_heads or self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even and a multiple of n_heads={self.n_heads}")
