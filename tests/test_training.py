@@ -156,6 +156,6 @@ def test_the_shipped_weights_fit_the_code():
 
 
 def test_the_shipped_weights_predict():
-    """Trained by `make weights` to less than 1.25; another Python's manual is a slightly different text."""
+    """Trained by `make weights` to about 1.25; another Python's manual is a slightly different text."""
     loss = evaluate(TinyLLM.pretrained(), split(load_ids())[1])
     assert loss < 1.32, "the shipped weights no longer match the code: run `make weights`"

@@ -32,7 +32,7 @@ class TinyLLM(torch.nn.Module):
         """Write weights and config to a safetensors file; whatever happens, never half a file."""
         part, metadata = Path(f"{path}.part"), {"tinyllm": json.dumps(vars(self.config))}
         try:
-            safetensors.torch.save_file(self.state_dict(), part, metadata)
+            part.write_bytes(safetensors.torch.save(self.state_dict(), metadata))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
