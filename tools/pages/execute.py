@@ -163,6 +163,7 @@ def _check(notebook, source: Path) -> None:
             shown = out.get("text", "") + out.get("evalue", "") + out.get("data", {}).get("text/plain", "")
             for private in (str(ROOT), str(Path.home()) + os.sep, tempfile.gettempdir() + os.sep):
                 if private in shown:
-                    raise BuildError(f"{place(notebook, index, source)}: the output shows a path of this machine: {private}")
+                    raise BuildError(f"{place(notebook, index, source)}: the output shows a path of this machine: {private}… "
+                                     "(a chapter runs in an empty folder of its own: write files there, by name)")
             if any(kind.startswith("image/") for kind in out.get("data", {})) and not cell.metadata.get("alt"):
                 raise BuildError(f'{place(notebook, index, source)}: the cell outputs a figure: say what it shows, alt="…"')

@@ -18,7 +18,8 @@ def figures(output, alt: str, number: int) -> tuple[str, dict[str, bytes]]:
     # Lines in plain black follow the ink; text in plain black does not: it is written over colours.
     dark = svg.replace(INK, DARK_INK).replace("stroke: #000000", f"stroke: {DARK_INK}")
     # Material hides one of the two by the end of its address; what is hidden is not loaded (lazy).
-    tag = '<img src="{0}.svg#only-{1}" alt="{2}" width="{3}" height="{4}" loading="lazy">'
+    kind = ' class="wide"' if width > 620 else ""  # on a phone it scrolls instead of shrinking to nothing
+    tag = '<img src="{0}.svg#only-{1}" alt="{2}" width="{3}" height="{4}" loading="lazy"' + kind + ">"
     both = "".join(tag.format(name if mode == "light" else name + "-dark", mode, alt, width, height)
                    for mode in ("light", "dark"))
     return both, {f"{name}.svg": svg.encode(), f"{name}-dark.svg": dark.encode()}
