@@ -71,6 +71,7 @@ class Book:
         config = re.sub(r"^nav:\n(?:  .*\n)+", "nav: [index.md, 01-one.md, 02-two.md, package.md]\n", config, flags=re.M)
         self.write("mkdocs.yml", config)
         self.write("constraints.txt", "")
+        self.write("tinyllm/__init__.py", "")  # or an installed tinyllm would come before this folder
         self.write("tinyllm/mod.py", "def answer():\n    return 41 + 1\n")
         self.write("docs/index.md", "---\ntitle: Cover\ndescription: A book.\n---\n# Cover\n")
         self.chapter("01-one", ONE, "02-two")

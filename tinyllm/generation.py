@@ -8,7 +8,7 @@ def distribution(logits, temperature=1.0, top_k=None):
     """Logits (V,) -> the probabilities (V,) to draw from. temperature 0 puts everything on the
     largest logit (greedy decoding); top_k keeps only the k largest."""
     kept, ids = logits.topk(1 if temperature == 0 else min(top_k or len(logits), len(logits)))
-    kept = (kept - kept[0]).double() / (temperature or 1)  # the largest becomes 0: no overflow
+    kept = (kept.double() - kept[0]) / (temperature or 1)  # the largest becomes 0: no overflow
     return torch.zeros_like(logits).scatter(0, ids, kept.softmax(0).to(logits.dtype))
 
 @torch.no_grad()
