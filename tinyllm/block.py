@@ -19,9 +19,8 @@ class Block(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         self.attention, self.norm1 = CausalSelfAttention(config), LayerNorm(config.d_model)
-        self.middle = HookPoint("B, T, C")
         self.ffn, self.norm2 = FeedForward(config), LayerNorm(config.d_model)
-        self.residual = HookPoint("B, T, C")
+        self.middle, self.residual = HookPoint("B, T, C"), HookPoint("B, T, C")
     def forward(self, x):
         if self.norm_first:
             x = self.middle(x + self.attention(self.norm1(x)))

@@ -4,11 +4,10 @@ from inspect import signature
 
 HELP = dict(
     data="a file, - for standard input, or shakespeare; without it, Python's own manual",
-    steps="training steps; without it, about two minutes of them", init="checkpoint to start from",
+    steps="training steps; without it, two minutes of them", init="checkpoint to start from",
     device="auto, cpu, cuda or mps", out="where to save: a file, or a folder for heat maps",
-    prompt="the text to start from", model="checkpoint; without it, the one in the package",
-    tokens="symbols to add", temperature="0 always takes the likeliest", seed="of the random numbers",
-    top_k="draw only from the k likeliest symbols")
+    prompt="text to start from", model="checkpoint; without it, that of the package", seed="seed",
+    tokens="symbols to add", temperature="0: always the likeliest", top_k="draw from the k likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
@@ -36,7 +35,8 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
     import torch, tinyllm
     os.stat(os.path.dirname(out) or ".")  # no folder to save in? say so before the training
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
-    if "WORLD_SIZE" in os.environ:  # started by torchrun
+    if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
+        str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
         torch.distributed.init_process_group()
     torch.manual_seed(seed)
     model = (tinyllm.TinyLLM.load(init) if init else tinyllm.TinyLLM()).to(device)
