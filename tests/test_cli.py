@@ -84,7 +84,8 @@ def test_too_short_a_text(tmp_path, text):
 
 @pytest.mark.parametrize("arguments, says", [
     (["--data", "no-such-file"], "no-such-file"), (["--data", "/"], "directory"),
-    (["--out", "/no/such/folder/x"], "/no/such/folder"), (["--init", "no-such-model"], "no-such-model"),
+    (["--out", "/no/such/folder/x"], "/no/such/folder"), (["--out", "."], "cannot save"),
+    (["--out", ""], "cannot save"), (["--init", "no-such-model"], "no-such-model"),
     (["--steps", "many"], "many"), (["--device", "abacus"], "abacus"), (["--steps", "-1"], "-1")])
 def test_train_refuses(arguments, says, tmp_path):
     assert says in refused(tinyllm("train", *arguments, cwd=tmp_path))
@@ -117,6 +118,20 @@ def test_a_terminal_that_knows_only_ascii():
     (["a", "--model", "/"], "/"), ([], "prompt")])
 def test_generate_refuses(arguments, says):
     assert says in refused(tinyllm("generate", *arguments))
+
+
+def test_a_text_is_not_overwritten_with_weights(data):
+    refused(tinyllm("train", "--data", data, "--out", data, "--steps", 1))
+    assert data.read_bytes() == TEXT
+
+
+def test_ctrl_c_ends_a_generation_without_a_traceback():
+    process = subprocess.Popen([sys.executable, "-m", "tinyllm", "generate", "a", "--tokens", "100000"], env=ENVIRONMENT,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and not stderr
 
 
 def test_output_cut_off_is_no_error():

@@ -3,8 +3,10 @@
 import email.message
 import io
 import os
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinyllm import decode, encode, load_ids, load_text, split, symbol
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @given(st.text())
@@ -84,11 +88,12 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
     writer.join()
 
 
-def test_a_hyphen_is_standard_input(monkeypatch, tmp_path):
+def test_a_hyphen_is_standard_input(tmp_path):
     (tmp_path / "text").write_bytes(b"from a file")
+    code = "from tinyllm import load_text; print(load_text('-'))"
     with open(tmp_path / "text") as file:
-        monkeypatch.setattr(sys, "stdin", file)
-        assert decode(load_ids("-")) == "from a file"
+        run = subprocess.run([sys.executable, "-c", code], stdin=file, cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout == "from a file\n", run.stderr
 
 
 @pytest.mark.parametrize("source, error", [("no such file", FileNotFoundError), (".", IsADirectoryError)])

@@ -8,6 +8,7 @@ HOME = {name: module for module, names in {  # public name -> the module, and so
     "microscope": "ledger trace intervene zero_head next_symbols attention_maps draw_attention",
 }.items() for name in names.split()}
 __all__ = list(HOME)
+__dir__ = lambda: __all__  # what help() and the Tab key show
 
 def __getattr__(name):
     """Import a public name when it is first used: `import tinyllm` does not wait for torch."""

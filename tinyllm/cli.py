@@ -5,8 +5,8 @@ from inspect import signature
 HELP = dict(
     data="a file, - for standard input, or shakespeare; without it, Python's own manual",
     steps="training steps; without it, two minutes of them", init="checkpoint to start from",
-    device="auto, cpu, cuda or mps", out="where to save: a file, or a folder for heat maps",
-    prompt="text to start from", model="checkpoint; without it, that of the package", seed="seed",
+    device="auto, cpu, cuda or mps", out="file to save the model in; for inspect, a folder for heat maps",
+    prompt="text to start from", model="checkpoint; without it, the package's", seed="of random numbers",
     tokens="symbols to add", temperature="0: always the likeliest", top_k="draw from the k likeliest")
 
 def main(argv=None):
@@ -21,19 +21,20 @@ def main(argv=None):
             text = HELP[name] + f" (default: {option.default})" * (option.default not in (None, option.empty))
             command.add_argument(flag, type=option.annotation, default=option.default, help=text)
     options = vars(parser.parse_args(argv))
-    sys.stdout.reconfigure(errors="replace")  # a terminal may not know every character
+    sys.stdout and sys.stdout.reconfigure(errors="replace")  # a terminal may not know each character
     try:
         options.pop("run")(**options)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on: not an error
-    except (ValueError, OSError, RuntimeError, AssertionError) as error:  # the last two: no such device
-        sys.exit(print(f"tinyllm: {str(error).splitlines()[0]}", file=sys.stderr) or 2)
+    except (BrokenPipeError, KeyboardInterrupt):
+        os._exit(130)  # nobody reads on, or Ctrl-C: nothing is left to be said
+    except (ArithmeticError, AssertionError, MemoryError, OSError, RuntimeError, ValueError) as error:
+        sys.exit(print(f"tinyllm: {(str(error) or repr(error)).splitlines()[0]}", file=sys.stderr) or 2)
 
 def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
           device: str = "auto", out: str = "tinyllm.safetensors"):
     """train a model on a text and save it"""
     import torch, tinyllm
-    os.stat(os.path.dirname(out) or ".")  # no folder to save in? say so before the training
+    if os.path.isdir(out or ".") or out == data or not os.access(os.path.dirname(out) or ".", os.W_OK):
+        raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
     if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
         str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
@@ -45,9 +46,10 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
         tinyllm.train(model, training, seed=seed, **{} if steps is None else {"steps": steps})
     except KeyboardInterrupt:
         print("interrupted: keeping the weights so far", file=sys.stderr)
-    if os.environ.get("RANK", "0") == "0":
+    if not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0:
         model.save(out)
-        print(f"saved {out}\nval_loss {tinyllm.evaluate(model, validation):.4f} nats per symbol")
+        print(f"saved {out}", flush=True)
+        print(f"val_loss {tinyllm.evaluate(model, validation):.4f} nats per symbol")
 
 def generate(prompt: str, model: str = None, tokens: int = 200, temperature: float = 0.8,
              top_k: int = None, seed: int = 0):
@@ -66,7 +68,6 @@ def inspect(prompt: str, model: str = None, out: str = None):
     with tinyllm.trace(llm) as log:
         symbols = tinyllm.next_symbols(llm, prompt)
     print(tinyllm.ledger(llm), log, symbols, sep="\n\n")
-    if out:
+    for kind in ("png", "svg") if out else ():
         os.makedirs(out, exist_ok=True)
-        for kind in ("png", "svg"):
-            tinyllm.draw_attention(llm, prompt).savefig(os.path.join(out, f"attention.{kind}"))
+        tinyllm.draw_attention(llm, prompt).savefig(os.path.join(out, f"attention.{kind}"))

@@ -2,7 +2,6 @@
 from collections import namedtuple
 from contextlib import ExitStack, contextmanager
 import torch
-from matplotlib.figure import Figure
 from tabulate import tabulate
 from tinyllm.generation import distribution, next_logits
 from tinyllm.text import encode, symbol
@@ -30,9 +29,8 @@ def intervene(model, changes):
     if unknown := changes.keys() - modules.keys():
         raise ValueError(f"the model has no {sorted(unknown)}; print(model) shows the names")
     with ExitStack() as hooks:
-        for name, change in changes.items():
-            hook = lambda module, inputs, output, change=change: change(output)
-            hooks.enter_context(modules[name].register_forward_hook(hook))
+        for name, f in changes.items():
+            hooks.enter_context(modules[name].register_forward_hook(lambda m, x, y, f=f: f(y)))
         yield model
 
 def zero_head(head):
@@ -54,7 +52,7 @@ def trace(model):
 
 def next_symbols(model, prompt, top=10):
     """Table of the likeliest symbols after prompt and their probabilities."""
-    best = distribution(next_logits(model, encode(prompt))).topk(top)
+    best = distribution(next_logits(model, encode(prompt))).topk(min(top, model.config.vocab_size))
     return Table("next probability", zip(map(symbol, best.indices.tolist()), best.values.tolist()))
 
 def attention_maps(model, prompt):
@@ -65,7 +63,8 @@ def attention_maps(model, prompt):
 
 def draw_attention(model, prompt):
     """attention_maps as a matplotlib Figure: a row for each layer, a column for each head."""
-    maps = attention_maps(model, prompt).numpy()
+    from matplotlib.figure import Figure  # only pictures need it
+    maps = attention_maps(model, prompt).float().numpy()
     layers, heads, T, _ = maps.shape
     ticks = dict(ticks=range(T), labels=[symbol(i) for i in encode(prompt)[-T:].tolist()])
     figure = Figure((max(2, T / 7) * heads, max(2, T / 7) * layers), layout="constrained")

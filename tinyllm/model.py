@@ -1,5 +1,5 @@
 """The whole model, and its file (chapter 8)."""
-import json
+import json, os
 from pathlib import Path
 import safetensors.torch
 import torch
@@ -21,7 +21,7 @@ class TinyLLM(torch.nn.Module):
     def forward(self, ids):
         T, V = self.config.context, self.config.vocab_size
         if ids.dtype != torch.int64 or ids.dim() != 2 or ids.shape[1] > T:
-            raise ValueError(f"ids must be int64 (B, T), T <= {T}, not {ids.dtype} {tuple(ids.shape)}")
+            raise ValueError(f"ids are {ids.dtype} {tuple(ids.shape)}, not int64 (B, T) with T <= {T}")
         if ids.numel() and not 0 <= ids.min() <= ids.max() < V:
             raise ValueError(f"ids must be in 0..{V - 1}, not {ids.min()}..{ids.max()}")
         x = self.positions(self.embedding(ids))  # (B, T, C)
@@ -30,7 +30,7 @@ class TinyLLM(torch.nn.Module):
         return self.head(self.norm(x))           # (B, T, vocab_size)
     def save(self, path):
         """Write weights and config to a safetensors file; whatever happens, never half a file."""
-        part, metadata = Path(f"{path}.part"), {"tinyllm": json.dumps(vars(self.config))}
+        part, metadata = Path(f"{path}.{os.getpid()}.part"), {"tinyllm": json.dumps(vars(self.config))}
         try:
             part.write_bytes(safetensors.torch.save(self.state_dict(), metadata))
             part.replace(path)

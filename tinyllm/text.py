@@ -1,5 +1,5 @@
 """Characters to ids and back, and text to train on (chapter 3)."""
-import os, sys
+import os
 from pydoc_data.topics import topics
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ def load_ids(source=None):
     if source is None:
         return encode("\n\n".join(topics.values())).byte()
     source = download_shakespeare() if source == "shakespeare" else source
-    with sys.stdin.buffer if source == "-" else open(source, "rb") as file:
+    with open(0 if source == "-" else source, "rb", closefd=source != "-") as file:
         size = os.fstat(file.fileno()).st_size  # 0 for a pipe
         data = np.memmap(file, np.uint8, "c") if size else np.frombuffer(bytearray(file.read()), np.uint8)
     return torch.from_numpy(data)

@@ -17,11 +17,11 @@ def evaluate(model, ids, batch=64):
     if len(ids) < 2:
         raise ValueError(f"a text of {len(ids)} symbols is too short to validate on")
     T, total = model.config.context, 0.0
-    for chunk in (ids[i : i + batch * T + 1].long() for i in range(0, len(ids) - 1, batch * T)):
+    for i in tqdm(range(0, len(ids) - 1, batch * T), "validating", disable=len(ids) < 10**6):
+        chunk = ids[i : i + batch * T + 1].long().to(model.head.weight.device)
         pad = -(len(chunk) - 1) % T  # the last window may be short: targets of -100 do not count
-        logits = model(F.pad(chunk[:-1], (0, pad)).view(-1, T).to(model.head.weight.device))
-        targets = F.pad(chunk[1:], (0, pad), value=-100).to(logits.device)
-        total += F.cross_entropy(logits.flatten(0, 1), targets, reduction="sum").item()
+        logits = model(F.pad(chunk[:-1], (0, pad)).view(-1, T)).flatten(0, 1)
+        total += F.cross_entropy(logits, F.pad(chunk[1:], (0, pad), value=-100), reduction="sum").item()
     return total / (len(ids) - 1)
 
 def make_optimizers(model):
@@ -54,8 +54,7 @@ def train(model, ids, steps=5000, batch=32, seed=0, on_step=lambda step, loss: N
             optimizer.param_groups[0]["lr"] = peak * schedule((step + 1) / steps)
             optimizer.step()
             optimizer.zero_grad()
-        if world > 1:
-            dist.all_reduce(loss.detach().div_(world))  # the mean over the whole batch
+        world > 1 and dist.all_reduce(loss.detach().div_(world))  # the mean over the whole batch
         losses.append(loss.item())
         on_step(step, losses[-1])
     return losses
