@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs_jupyter.convert import nb2html
 
-from pages import execute, figures, maths, pieces
+from pages import execute, figures, maths, pieces, playground
 
 # mkdocs-jupyter looks for its one template here; its own brings 574 KB of JupyterLab's styles.
 mkdocs_jupyter.config.settings.templates_dir = str(Path(__file__).parent / "pages" / "templates")
@@ -38,11 +38,17 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the page that shows the package."""
+    """Add the page that shows the package, and the model that runs in the playground."""
     global book
     book = pieces.Book(Path(config.docs_dir))
     files.append(File.generated(config, "package.md", content=book.package_page(execute.ROOT)))
+    for file in playground.files(config):
+        files.append(file)
     return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    return playground.insert_source(markdown)
 
 
 def on_pre_page(page, config, files):
@@ -104,12 +110,12 @@ def for_readers(notebook) -> str:
 
 
 def on_page_content(content, page, config, files):
-    """Links between pieces and modules, and maths."""
+    """Links between pieces and modules, maths, and the playground's scripts."""
     def url(name):
         target = files.get_file_from_path(name)
         return "" if target.page is page else get_relative_url(target.url, page.url)
 
-    return maths.render(book.link(content, url))
+    return playground.load(maths.render(book.link(content, url)), page)
 
 
 def on_post_build(config):
