@@ -402,7 +402,7 @@
 
   function generate(panel) {
     const run = { ids: null, prompt: null, steps: [], random: null, timer: null };
-    const field = (label, attributes) => { const input = el("input", attributes); return [el("label", { class: "pg-field" }, el("span", {}, label), input), input]; };
+    const field = (label, attributes) => { const input = el("input", { "aria-label": label, ...attributes }); return [el("label", { class: "pg-field" }, el("span", {}, label), input), input]; };
     const [heatField, heat] = field("temperature", { type: "range", min: 0, max: 2, step: 0.1, value: 0.8, id: "pg-temperature" });
     const heatValue = el("output", {}, "0.8");
     heatField.append(heatValue);
