@@ -3,10 +3,14 @@
 Like test_site.py it looks at the built book in site/, or in SITE_DIR.
 """
 
+import hashlib
+import json
+
 import pytest
+import safetensors
 import torch
 
-from test_site import KB, SITE, browser, server  # noqa: F401 (fixtures)
+from test_site import KB, ROOT, SITE, browser, server  # noqa: F401 (fixtures)
 from tinyllm import TinyLLM, encode, generate, intervene, symbol, trace, zero_head
 
 pytestmark = pytest.mark.site
@@ -68,7 +72,7 @@ def window(model, text):
 def click(name, layer=None):
     def act(tab):
         rows = panel(tab, "change").locator(".pg-row")
-        row = rows.nth(layer) if layer is not None else rows.filter(has_text="positions")
+        row = rows.nth(layer) if layer is not None else rows.filter(has_text="everywhere")
         row.get_by_role("button", name=name, exact=True).click()
     return act
 
@@ -313,6 +317,45 @@ def test_drawing_with_temperature_top_k_and_seed(tab):
     area.get_by_role("button", name="Use as sentence").click()
     tab.evaluate(FRAMES)
     assert len(tab.get_by_label("Type a sentence").input_value()) > len(PROMPTS["ASCII"])
+
+
+@pytest.mark.parametrize("n", [0, 7, 19])
+def test_a_moment_of_the_training_is_that_of_the_file(n, tab, model):
+    text = "the q"
+    type_text(tab, text)
+    area = panel(tab, "learn")
+    area.get_by_role("button", name="Load the training run").click()
+    tab.wait_for_function("playground.moments()")
+    tab.get_by_label("moment of the training", exact=True).fill(str(n))
+    with safetensors.safe_open(ROOT / "docs/assets/playground/checkpoints.safetensors", "pt") as file:
+        then = TinyLLM(model.config)
+        then.load_state_dict({name: file.get_tensor(name)[n].float() for name in file.keys()})
+        steps, shipped = json.loads(file.metadata()["steps"]), file.metadata()["shipped"]
+    logits = in_python(then, text, "nothing")[0]
+    assert (shown(tab, "playground.now.logits") - logits).abs().max() <= 1e-4
+    assert (f"After step {steps[n]}." if n else "Before the first step.") in area.locator(".pg-reading").inner_text()
+    assert area.locator(".pg-bars code").first.inner_text() == symbol(logits[-1].argmax().item())
+    assert tab.get_by_text("Not the model as shipped").is_visible()
+    tab.get_by_label("moment of the training", exact=True).fill(str(len(steps)))
+    assert (shown(tab, "playground.now.logits") - in_python(model, text, "nothing")[0]).abs().max() <= 1e-4
+    assert not tab.get_by_text("Not the model as shipped").is_visible()
+    weights = (ROOT / "tinyllm" / "pretrained.safetensors").read_bytes()
+    assert shipped == hashlib.sha256(weights).hexdigest(), "the shipped weights have changed: python tools/checkpoints.py"
+
+
+def test_chapters_have_small_instances(server, browser):  # noqa: F811
+    pages = [path.parent.name for path in sorted(SITE.glob("*/index.html")) if 'class="tinyllm-playground"' in path.read_text(encoding="utf-8")]
+    assert {name[:2] for name in pages} == {"01", "04", "06", "10", "11", "pl"}
+    for name in pages[:-1]:
+        tab = opened(browser, f"{server}{name}/")
+        area = tab.locator(".tinyllm-playground[data-panel]")
+        assert area.get_by_role("link", name="More in the playground").get_attribute("href") == server + "playground/"
+        if name.startswith("04"):
+            area.get_by_role("button", name="mask").click()
+            tab.evaluate(FRAMES)
+            assert "before" in area.locator(".pg-reading").filter(has_text="First choice").inner_text()
+        assert tab.problems == []
+        tab.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -51,13 +51,35 @@
     for (const panel of panels) panel.prepend(el("p", { class: "pg-note" }, `The playground cannot start: ${problem.message}.`));
     return;
   }
+
+  // Some moments of the training: each tensor of the model, stacked, in half precision.
+  async function checkpoints() {
+    if (location.protocol === "file:") throw new Error("a page opened from a file may not load it; it works on the published site, or under `make serve`");
+    const answer = await fetch(new URL("checkpoints.safetensors", here));
+    if (!answer.ok) throw new Error(`the file cannot be loaded (${answer.status})`);
+    const buffer = await answer.arrayBuffer(), length = Number(new DataView(buffer).getBigUint64(0, true));
+    const { __metadata__: about, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
+    const steps = JSON.parse(about.steps), validation = JSON.parse(about.validation), config = JSON.parse(about.tinyllm);
+    const single = (half) => { // sign, 5 bits of exponent, 10 bits of fraction
+      const exponent = (half >> 10) & 31, fraction = half & 1023;
+      return (half >> 15 ? -1 : 1) * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
+    };
+    const table = Float32Array.from({ length: 65536 }, (_, half) => single(half));
+    const moments = steps.map((step, n) => ({ step, validation: validation[n], model: new TinyLLM(config, Object.fromEntries(
+      Object.entries(tensors).map(([name, { shape: [count, ...shape], data_offsets: [start, end] }]) => {
+        const size = (end - start) / count, from = 8 + length + start + n * size;
+        return [name, new Tensor(shape, Float32Array.from(new Uint16Array(buffer.slice(from, from + size)), (half) => table[half]))];
+      }))) }));
+    return [...moments, { step: null, validation: validation.at(-1), model: shipped }]; // the end: the shipped weights themselves
+  }
+
   const { n_layers: L, n_heads: H, d_model: C, context, vocab_size: V } = shipped.config, D = C / H;
   const layers = [...Array(L).keys()], heads = [...Array(H).keys()];
 
   const untouched = () => ({ heads: new Set(), ffns: new Set(), positions: false, mask: false, scale: layers.map(() => 1), cells: new Map() });
   const given = panels.map((panel) => panel.dataset.text).find(Boolean);
   const state = {
-    model: shipped, text: given ?? "It is not a list", at: null, // at: the chosen position in the window; null is the last
+    model: shipped, moment: "", text: given ?? "It is not a list", at: null, // at: the chosen position in the window; null is the last
     layer: 0, head: 0, cell: null, hover: null,                  // cell: [i, j] of the large map
     off: untouched(), columns: {},                               // columns: the chosen number, by axis
   };
@@ -196,10 +218,11 @@
     const note = el("p", { class: "pg-note", id: "pg-window" });
     const strip = symbols("The symbols; choose one to see what the model expects after it",
       (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats` : "nothing before it, so no prediction"], { kind: "pg-surprise" });
-    const scale = el("p", { class: "pg-scale" }, "how much each symbol surprises the model: 0 ", el("i", { "aria-hidden": "true" }), " 8 nats and more");
+    const scale = el("p", { class: "pg-scale" }, "colour: how much each symbol surprised the model, from 0 ", el("i", { "aria-hidden": "true" }), " to 8 nats");
     const reading = el("p", { class: "pg-reading" }), title = el("h3", { class: "pg-title" }), list = el("ol", { class: "pg-bars" });
     const live = el("p", { class: "pg-hidden", "aria-live": "polite" });
-    panel.append(el("label", { for: "pg-text", class: "pg-title" }, "Type a sentence"), box, tries, strip, scale, reading, note, title, list, live);
+    panel.append(el("label", { for: "pg-text", class: "pg-title" }, "Type a sentence"), box, tries,
+      el("p", { class: "pg-note" }, "What the model reads. Choose a symbol to see what it expects after it."), strip, scale, reading, note, title, list, live);
     let talk;
     views.push(() => {
       if (box.value !== state.text) box.value = state.text;
@@ -215,8 +238,9 @@
       put(reading, s === 0 ? `${named(0)}: the first symbol, nothing predicted it.`
         : `${named(s)}: the model gave it ${percent(Math.exp(-now.loss[s]))}, a surprise of ${now.loss[s].toFixed(2)} nats`
           + (now.changed ? ` (before the change ${now.lossBefore[s].toFixed(2)}).` : "."));
-      const context_text = decode(now.ids.slice(Math.max(0, t - 15), t + 1)).replaceAll("\n", "⏎");
-      put(title, `What comes after “${t > 15 || cut ? "…" : ""}${context_text}”?`);
+      let from = Math.max(0, t - 15);
+      while (from < t && now.ids[from] >= 0x80 && now.ids[from] < 0xc0) from++; // not from the middle of a character
+      put(title, `What comes after “${from || cut ? "…" : ""}${decode(now.ids.slice(from, t + 1)).replaceAll("\n", "⏎")}”?`);
       bars(list, now.after[t], now.changed ? now.before[t] : null);
       clearTimeout(talk);
       const top = best(now.after[t]);
@@ -259,8 +283,30 @@
     return el("p", { class: "pg-pickers" }, group("layer", L, "layer"), withHead ? group("head", H, "head") : "");
   }
 
-  function attention(panel) {
+  function small_maps() { // every head, to be looked at and chosen
     const grid = el("div", { class: "pg-heads" });
+    for (const layer of layers) {
+      for (const head of heads) {
+        grid.append(el("button", { type: "button", "data-head": `${layer}.${head}`, onclick: () => { state.layer = layer; state.head = head; state.cell = null; update(false); } },
+          el("canvas"), el("span", {}, `layer ${layer} · head ${head}`)));
+      }
+    }
+    views.push(() => grid.querySelectorAll("button").forEach((button) => {
+      const [layer, head] = button.dataset.head.split(".").map(Number), canvas = button.firstChild, width = canvas.clientWidth || 100, s = seen();
+      button.setAttribute("aria-pressed", layer === state.layer && head === state.head);
+      const g = sharp(canvas, width, width);
+      if (!now.T) return;
+      map(g, A(layer, "weights"), head, 0, 0, width);
+      g.strokeStyle = colour("--pg-ink"), g.globalAlpha = 0.5;
+      g.strokeRect(0.5, s * width / now.T, width - 1, width / now.T);
+      const row = A(layer, "weights").row(head, s), j = best(row);
+      button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${named(s)} looks most at ${named(j)}, weight ${row[j].toFixed(2)}`);
+    }));
+    return grid;
+  }
+
+  function attention(panel) {
+    const grid = small_maps();
     const large = el("canvas", { class: "pg-large", tabindex: 0, role: "application" });
     const reading = el("p", { class: "pg-reading", "aria-live": "polite" }), title = el("h3", { class: "pg-title" });
     const weight = (i, j) => A(state.layer, "weights").row(state.head, i)[j];
@@ -268,14 +314,8 @@
     const to = symbols("What the chosen symbol looks at", (j) => [2 * weight(seen(), j), word(weight(seen(), j))], { kind: "pg-looks" });
     const from = symbols("What looks at the chosen symbol", (i) => [2 * weight(i, seen()), word(weight(i, seen()))], { kind: "pg-looked" });
     const toTitle = el("p", { class: "pg-line" }), fromTitle = el("p", { class: "pg-line" });
-    for (const layer of layers) {
-      for (const head of heads) {
-        grid.append(el("button", { type: "button", "data-head": `${layer}.${head}`, onclick: () => { state.layer = layer; state.head = head; state.cell = null; update(false); } },
-          el("canvas"), el("span", {}, `layer ${layer} · head ${head}`)));
-      }
-    }
     panel.append(el("p", { class: "pg-note" }, "Choose a head to enlarge it. Point at a symbol, tap it or use the arrow keys."),
-      grid, title, toTitle, to, fromTitle, from, el("div", { class: "pg-map" }, large), reading);
+      el("div", { class: "pg-columns" }, el("div", {}, grid, title, toTitle, to, fromTitle, from), el("div", {}, el("div", { class: "pg-map" }, large), reading)));
 
     let margin = 0, size = 0;
     const cellAt = (event) => {
@@ -296,18 +336,6 @@
     views.push(() => {
       const T = now.T, s = seen();
       for (const node of [title, toTitle, fromTitle, large.parentNode]) node.hidden = !T;
-      grid.querySelectorAll("button").forEach((button) => {
-        const [layer, head] = button.dataset.head.split(".").map(Number), canvas = button.firstChild, width = canvas.clientWidth || 100;
-        const on = layer === state.layer && head === state.head;
-        button.setAttribute("aria-pressed", on);
-        const g = sharp(canvas, width, width);
-        if (!T) return;
-        map(g, A(layer, "weights"), head, 0, 0, width);
-        g.strokeStyle = colour("--pg-ink"), g.globalAlpha = 0.5;
-        g.strokeRect(0.5, s * width / T, width - 1, width / T);
-        const row = A(layer, "weights").row(head, s), j = best(row);
-        button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${named(s)} looks most at ${named(j)}, weight ${row[j].toFixed(2)}`);
-      });
       if (!T) { put(reading, "Nothing to look at yet."); return; }
       put(title, `Layer ${state.layer}, head ${state.head}`);
       put(toTitle, `${named(s)} looks at`), put(fromTitle, `${named(s)} is looked at by`);
@@ -379,12 +407,12 @@
         (value) => { state.off.cells.set(key(), value); state.cell = cell(); state.pinned = true; })));
     const reset = el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.cell = null; state.pinned = false; update(); } }, "Reset all changes");
     const verdict = el("p", { class: "pg-reading", "aria-live": "polite" }), list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
-    panel.append(
-      el("div", { class: "pg-columns" },
-        el("div", {}, el("fieldset", {}, el("legend", {}, "Click to switch off"), ...rows,
-          el("div", { class: "pg-row" }, el("span", {}, "all"), el("span", { class: "pg-buttons" }, flag("positions", "positions"), flag("mask", "mask")))),
-          el("fieldset", {}, el("legend", {}, "Scale the residual stream"), ...scales), one),
-        el("div", {}, title, list, verdict, reset)));
+    const only = panel.dataset.only; // "mask", in the chapter that is about it
+    const switches = el("fieldset", {}, el("legend", {}, "Click to switch off"), ...(only ? [] : rows),
+      el("div", { class: "pg-row" }, el("span", {}, "everywhere"), el("span", { class: "pg-buttons" }, only ? "" : flag("positions", "positions"), flag("mask", "mask"))));
+    panel.append(el("div", { class: "pg-columns pg-result-first" },
+      el("div", {}, switches, ...(only ? [] : [el("fieldset", {}, el("legend", {}, "Scale the residual stream"), ...scales), one])),
+      el("div", {}, title, list, verdict, reset)));
     views.push(() => {
       reset.disabled = !now.changed;
       if (!now.T) { list.replaceChildren(); put(title, "No prediction to compare."); put(verdict, ""); return; }
@@ -395,6 +423,69 @@
       put(verdict, !now.changed ? "Nothing is changed yet."
         : `First choice: ${symbol(was)} ${percent(now.before[t][was])} before, ${symbol(top)} ${percent(now.after[t][top])} now.`
           + (now.T > 1 ? ` Mean surprise over the sentence: ${mean(now.lossBefore).toFixed(2)} nats before, ${mean(now.loss).toFixed(2)} now.` : ""));
+    });
+  }
+
+  // What is not as it was shipped, wherever on the page the reader is.
+  function reminder() {
+    const text = el("span"), bar = el("div", { class: "tinyllm-playground pg-reminder", role: "status", hidden: true, "data-ready": "" }, text,
+      el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.model = shipped; state.moment = ""; state.cell = null; state.pinned = false; update(); } }, "Undo"));
+    document.querySelector("article").append(bar);
+    views.push(() => {
+      const off = state.off, parts = [state.moment, ...[...off.heads].sort().map((key) => `head ${key} off`), ...[...off.ffns].sort().map((key) => `FFN ${key} off`),
+        off.positions && "positions off", off.mask && "mask off", ...off.scale.map((a, layer) => a !== 1 && `residual ${layer} × ${a}`), off.cells.size && `${off.cells.size} attention weight${off.cells.size > 1 ? "s" : ""} set`].filter(Boolean);
+      bar.hidden = !parts.length;
+      put(text, "Not the model as shipped: " + parts.join(", "));
+    });
+  }
+
+  // ---- Panel: watch it learn ----
+
+  function learn(panel) {
+    let moments = null;
+    const slider = el("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "moment of the training", disabled: true });
+    const words = el("p", { class: "pg-reading", "aria-live": "polite" }, "Some four megabytes, loaded when you ask for them.");
+    const list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
+    const strip = symbols("The surprise of each symbol at this moment of the training", (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats` : "nothing before it"], { kind: "pg-surprise" });
+    const maps = small_maps(), body = el("div", { hidden: true });
+    let timer = null;
+    const stop = () => { clearTimeout(timer); timer = null; put(play, "Play"); };
+    const show = (n) => {
+      slider.value = n;
+      state.model = moments[n].model, state.moment = moments[n].step === null ? "" : `weights after step ${moments[n].step}`;
+      update();
+    };
+    const advance = () => {
+      const n = Number(slider.value) + 1;
+      if (n >= moments.length) return stop();
+      show(n), timer = setTimeout(advance, 500);
+    };
+    const play = el("button", { type: "button", class: "pg-button", hidden: true, onclick: () => {
+      if (timer) return stop();
+      put(play, "Pause"), show(slider.value === slider.max ? 0 : Number(slider.value)), timer = setTimeout(advance, 500);
+    } }, "Play");
+    const start = el("button", { type: "button", class: "pg-button", onclick: async () => {
+      start.disabled = true, put(words, "Loading …");
+      try {
+        moments = await checkpoints();
+      } catch (problem) { put(words, `The training cannot be shown: ${problem.message}.`); start.disabled = false; return; }
+      start.hidden = true, play.hidden = body.hidden = slider.disabled = false, slider.max = moments.length - 1;
+      show(0), slider.focus();
+    } }, "Load the training run");
+    slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
+    body.append(title, list, strip, maps);
+    panel.append(el("p", { class: "pg-slide" }, start, play, slider), words, body);
+    window.playground.moments = () => moments;
+    views.push(() => {
+      if (!moments) return;
+      const n = moments.findIndex(({ model }) => model === state.model), { step, validation } = moments[n];
+      slider.value = n;
+      const mean = now.T > 1 ? `; mean surprise over your sentence ${(now.loss.slice(1).reduce((a, b) => a + b, 0) / (now.T - 1)).toFixed(2)}` : "";
+      const when = step === null ? "The end of the run, the shipped weights" : step ? `After step ${step}` : "Before the first step";
+      slider.setAttribute("aria-valuetext", when);
+      put(words, `${when}. Validation loss ${validation.toFixed(2)} nats per symbol${mean}.`);
+      if (!now.T) { put(title, "Nothing to predict."), list.replaceChildren(); return; }
+      put(title, `After ${named(at())}`), bars(list, now.after[at()], null, { count: 6 });
     });
   }
 
@@ -437,7 +528,7 @@
       put(live, `drawn: ${symbol(drawn)}, ${percent(probabilities[drawn])}`);
       update(false);
     }
-    window.playground && (window.playground.generation = run);
+    window.playground.generation = run;
     views.push(() => {
       if (run.prompt !== state.text) { restart(); waiting || update(false); }
       const last = run.steps.at(-1), begin = run.ids.length - run.steps.length;
@@ -508,7 +599,7 @@
       const box = el("div", { class: "pg-strip", tabindex: 0, role: "slider", "aria-valuemin": 0 }, picture), name = el("code", { class: "pg-name" });
       const part = { box, picture, value, name, axis: null, count: 0 };
       parts[link.dataset.step] = part;
-      const move = (index) => { state.columns[part.axis] = clamp(index, 0, part.count - 1); update(false); };
+      const move = (index) => { state.columns[part.axis] = part.index = clamp(index, 0, part.count - 1); update(false); };
       const pointer = (event) => { const r = picture.getBoundingClientRect(); move(Math.floor((event.clientX - r.left) / r.width * part.count)); };
       box.addEventListener("pointermove", (event) => event.pointerType !== "touch" && pointer(event));
       box.addEventListener("click", pointer);
@@ -560,9 +651,13 @@
   // ---- Start ----
 
   window.playground = { state, changes, get now() { return now; }, shipped, update };
-  const makers = { sentence, attention, change, generate, walk };
+  const makers = { sentence, attention, change, generate, learn, walk };
   compute(), stale = false;
-  for (const panel of panels) for (const name of panel.dataset.panel.split(" ")) makers[name](panel);
+  for (const panel of panels) {
+    if (panel.dataset.title) panel.append(el("p", { class: "pg-heading" }, el("strong", {}, panel.dataset.title), " ", el("a", { href: new URL("../../playground/", here) }, "More in the playground")));
+    for (const name of panel.dataset.panel.split(" ")) makers[name](panel);
+  }
+  reminder();
   draw_all();
   for (const panel of panels) panel.dataset.ready = "";
   new MutationObserver(() => update(false)).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
