@@ -339,25 +339,29 @@
       if (!T) { put(reading, "Nothing to look at yet."); return; }
       put(title, `Layer ${state.layer}, head ${state.head}`);
       put(toTitle, `${named(s)} looks at`), put(fromTitle, `${named(s)} is looked at by`);
-      const width = large.parentNode.clientWidth || 300, font = clamp((width - 20) / T * 0.8, 6, 13);
+      const width = large.parentNode.clientWidth || 300, font = clamp((width - 20) / T * 0.8, 10, 13);
       margin = 34, size = Math.min(width - margin, 560);
       large.style.width = `${size + margin}px`;
       const g = sharp(large, size + margin, size + margin), cell = size / T;
       map(g, A(state.layer, "weights"), state.head, margin, margin, size);
       const ink = colour("--pg-ink");
       g.fillStyle = ink, g.font = `${font}px ${colour("--md-code-font-family") || "monospace"}`, g.textBaseline = "middle";
-      if (cell > 6) now.labels.forEach((label, t) => {
+      if (state.cell && Math.max(...state.cell) >= T) state.cell = null;
+      const roomy = cell >= 9, [row, column] = state.cell ?? [s, s]; // else only the labels of one cell
+      now.labels.forEach((label, t) => {
         const middle = margin + (t + 0.5) * cell;
-        g.textAlign = "right", g.fillText(label, margin - 4, middle);
-        g.save(), g.translate(middle, margin - 4), g.rotate(-Math.PI / 2), g.textAlign = "left", g.fillText(label, 0, 0), g.restore();
+        g.textAlign = "right";
+        if (roomy || t === row) g.fillText(label, margin - 4, middle);
+        g.save(), g.translate(middle, margin - 4), g.rotate(-Math.PI / 2), g.textAlign = "left";
+        if (roomy || t === column) g.fillText(label, 0, 0);
+        g.restore();
       });
       g.strokeStyle = ink, g.globalAlpha = 0.25, g.strokeRect(margin, margin, size, size);
       g.globalAlpha = 0.6, g.strokeRect(margin, margin + s * cell, size, cell), g.globalAlpha = 1;
-      if (state.cell && Math.max(...state.cell) >= T) state.cell = null;
       if (state.cell) {
         const [i, j] = state.cell;
         g.lineWidth = 2, g.strokeStyle = colour("--pg-by"), g.strokeRect(margin + j * cell, margin + i * cell, cell, cell);
-        put(reading, `${named(i)} looks at ${named(j)}: ${j > i && !state.off.mask ? "masked, it lies in the future" : `score ${number(A(state.layer, "scores").row(state.head, i)[j])}, weight ${weight(i, j).toFixed(4)}`}`);
+        put(reading, `${named(i)} looks at ${named(j)}: ${j > i && !state.off.mask ? "masked, it lies in the future" : `score ${number(A(state.layer, "scores").row(state.head, i)[j])}, weight ${weight(i, j).toFixed(4)}${state.off.cells.has(`${state.layer}.${state.head}.${i}.${j}`) ? " (set by you)" : ""}`}`);
       } else put(reading, `Rows look, columns are looked at. Point at a cell for its value; click to keep it.`);
       large.setAttribute("aria-label", `Attention weights of layer ${state.layer}, head ${state.head}; arrow keys move from cell to cell. ${reading.textContent}`);
     });
@@ -404,7 +408,7 @@
     const one = el("fieldset", {}, el("legend", {}, "Set one attention weight"), pickers(),
       el("p", {}, from, " looks at ", to), el("p", { class: "pg-slide" }, ...slider("attention weight", 1, 0.01,
         () => (now.T ? Math.round(A(state.layer, "weights").row(state.head, cell()[0])[cell()[1]] * 100) / 100 : null),
-        (value) => { state.off.cells.set(key(), value); state.cell = cell(); state.pinned = true; })));
+        (value) => { state.off.cells.set(key(), value); state.cell = cell(); state.pinned = true; choose(state.cell[0]); }))); // the change is seen at the symbol that looks
     const reset = el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.cell = null; state.pinned = false; update(); } }, "Reset all changes");
     const verdict = el("p", { class: "pg-reading", "aria-live": "polite" }), list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
     const only = panel.dataset.only; // "mask", in the chapter that is about it
@@ -517,11 +521,12 @@
     function pause() { clearTimeout(run.timer); run.timer = null; put(go, "Run"); }
     function tick() { put(go, "Pause"); step(); run.timer = run.ids.length ? setTimeout(tick, 80) : null; }
     function next() { // what would be drawn from now
-      const ids = run.ids.slice(-context), logits = state.model.forward(ids, changes()).row(ids.length - 1);
-      return distribution(logits, Number(heat.value), topK());
+      const ids = run.ids.slice(-context), logits = run.steps.length ? state.model.forward(ids, changes()) : now.logits;
+      return distribution(logits.row(ids.length - 1), Number(heat.value), topK());
     }
     function step() {
       if (!run.ids.length) return;
+      if (stale) draw_all(); // a change of a moment ago
       const probabilities = next(), drawn = draw(probabilities, run.random);
       run.steps.push({ drawn, probabilities });
       run.ids.push(drawn);
@@ -650,7 +655,7 @@
 
   // ---- Start ----
 
-  window.playground = { state, changes, get now() { return now; }, shipped, update };
+  window.playground = { state, changes, get now() { return now; }, shipped, draw: draw_all };
   const makers = { sentence, attention, change, generate, learn, walk };
   compute(), stale = false;
   for (const panel of panels) {
