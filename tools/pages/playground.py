@@ -16,7 +16,9 @@ MARK = 'class="tinyllm-playground"'          # a panel; a page without one loads
 
 def files(config) -> list[File]:
     """The weights as they are shipped, and again as a script: a page that was opened from a file
-    may not fetch, but may load scripts."""
+    may not fetch, but may load scripts. A book without panels needs neither."""
+    if not any(MARK in source.read_text(encoding="utf-8") for source in Path(config.docs_dir).glob("*.md")):
+        return []
     weights = (ROOT / "tinyllm" / "pretrained.safetensors").read_bytes()
     script = f'tinyllmWeights = "{base64.b64encode(weights).decode()}";\n'
     return [File.generated(config, FOLDER + "pretrained.safetensors", content=weights),

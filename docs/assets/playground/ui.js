@@ -411,12 +411,14 @@
         (value) => { state.off.cells.set(key(), value); state.cell = cell(); state.pinned = true; choose(state.cell[0]); }))); // the change is seen at the symbol that looks
     const reset = el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.cell = null; state.pinned = false; update(); } }, "Reset all changes");
     const verdict = el("p", { class: "pg-reading", "aria-live": "polite" }), list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
+    const strip = symbols("The surprise of each symbol, with the changes; choose one to compare its prediction",
+      (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats, before the change ${now.lossBefore[t].toFixed(2)}` : "nothing before it"], { kind: "pg-surprise" });
     const only = panel.dataset.only; // "mask", in the chapter that is about it
     const switches = el("fieldset", {}, el("legend", {}, "Click to switch off"), ...(only ? [] : rows),
       el("div", { class: "pg-row" }, el("span", {}, "everywhere"), el("span", { class: "pg-buttons" }, only ? "" : flag("positions", "positions"), flag("mask", "mask"))));
     panel.append(el("div", { class: "pg-columns pg-result-first" },
       el("div", {}, switches, ...(only ? [] : [el("fieldset", {}, el("legend", {}, "Scale the residual stream"), ...scales), one])),
-      el("div", {}, title, list, verdict, reset)));
+      el("div", {}, title, list, verdict, strip, reset)));
     views.push(() => {
       reset.disabled = !now.changed;
       if (!now.T) { list.replaceChildren(); put(title, "No prediction to compare."); put(verdict, ""); return; }
@@ -554,9 +556,15 @@
 
   function walk(panel) {
     const parts = {}, terms = (pairs, count = 2) => pairs.map(([a, b]) => [a, b, a * b]).sort((p, q) => Math.abs(q[2]) - Math.abs(p[2])).slice(0, count)
-      .map(([a, b]) => `${number(a)} · ${number(b)}`).join(" + ") + ` + … (${pairs.length} products, the largest first)`;
+      .map(([a, b]) => `${number(a)} · ${b < 0 ? `(${number(b)})` : number(b)}`).join(" + ") + (pairs.length > count ? ` + … (${pairs.length} products, the largest first)` : "");
     const dot = (x, name, o) => terms([...x].map((a, i) => [a, state.model.weights[name + ".weight"].row(o)[i]]));
     const plus = (a, b) => `${number(a)} ${b < 0 ? "−" : "+"} ${number(Math.abs(b))}`;
+
+    const normed = (x, name, c) => { // LayerNorm of one number, in numbers
+      const mean = x.reduce((sum, a) => sum + a, 0) / x.length, deviation = Math.sqrt(x.reduce((sum, a) => sum + (a - mean) ** 2, 0) / x.length + 1e-5);
+      const bias = state.model.weights[name + ".bias"].data[c];
+      return `(${plus(x[c], -mean)}) / ${number(deviation)} · ${number(state.model.weights[name + ".weight"].data[c])} ${bias < 0 ? "−" : "+"} ${number(Math.abs(bias))}: minus the mean, by the deviation, times a weight, plus a bias`;
+    };
 
     // For each step: name in the trace, shape, this position's numbers, the axis they run along, and
     // where one of them comes from.
@@ -577,14 +585,14 @@
         const masked = get(a + ".scores").row(h, t).map((s, j) => s + get(a + ".mask").row(t)[j]), top = Math.max(...masked);
         const sum = masked.reduce((total, s) => total + Math.exp(s - top), 0);
         return { name: a + ".weights", values: get(a + ".weights").row(h, t), axis: "T", why: (j) => state.off.cells.has(`${a.split(".")[1]}.${h}.${t}.${j}`) ? "set by you"
-          : `e^(${number(masked[j])} − ${number(top)}) / ${number(sum)}: share for ${named(j)}` };
+          : `e^(${plus(masked[j], -top)}) / ${number(sum)}, the share of ${named(j)}` };
       },
       mix: ({ t, h, l, a, get }) => ({ name: a + ".mix", values: get(a + ".mix").row(h, t), axis: "D",
         why: (d) => state.off.heads.has(`${l}.${h}`) ? "this head is switched off" : terms([...get(a + ".weights").row(h, t)].map((w, j) => [w, get(a + ".v").row(h, j)[d]])) }),
       output: ({ t, a, get }) => ({ name: a + ".output", values: get(a + ".output").row(t), axis: "C", why: (c) => dot(joinHeads(get(a + ".mix")).row(t), a + ".output", c) }),
       sum1: ({ t, a, x, get }) => ({ name: "x + attention(x)", shape: `(T, C) = (${now.T}, ${C})`, values: add({ map: (f) => x.row(t).map(f) }, { data: get(a + ".output").row(t) }), axis: "C",
         why: (c) => plus(x.row(t)[c], get(a + ".output").row(t)[c]) }),
-      middle: ({ t, b, get }) => ({ name: b + ".middle", values: get(b + ".middle").row(t), axis: "C", why: () => "(number − mean) / deviation · weight + bias" }),
+      middle: ({ t, b, x, get }) => ({ name: b + ".middle", values: get(b + ".middle").row(t), axis: "C", why: (c) => normed(x.row(t).map((a, i) => a + get(b + ".attention.output").row(t)[i]), b + ".norm1", c) }),
       up: ({ t, b, get }) => ({ name: b + ".ffn.up", values: get(b + ".ffn.up").row(t), axis: "F", why: (f) => dot(get(b + ".middle").row(t), b + ".ffn.up", f) }),
       hidden: ({ t, b, get }) => ({ name: b + ".ffn.hidden", values: get(b + ".ffn.hidden").row(t), axis: "F", why: (f) => `gelu(${number(get(b + ".ffn.up").row(t)[f])})` }),
       down: ({ t, l, b, get }) => ({ name: b + ".ffn.down", values: get(b + ".ffn.down").row(t), axis: "C",
@@ -592,7 +600,7 @@
       sum2: ({ t, b, get }) => ({ name: "x + ffn(x)", shape: `(T, C) = (${now.T}, ${C})`, values: get(b + ".middle").row(t).map((m, c) => m + get(b + ".ffn.down").row(t)[c]), axis: "C",
         why: (c) => plus(get(b + ".middle").row(t)[c], get(b + ".ffn.down").row(t)[c]) }),
       residual: ({ t, l, b, get }) => ({ name: b + ".residual", values: get(b + ".residual").row(t), axis: "C",
-        why: () => "(number − mean) / deviation · weight + bias" + (state.off.scale[l] === 1 ? "" : `, scaled by ${state.off.scale[l]}`) }),
+        why: (c) => normed(get(b + ".middle").row(t).map((m, i) => m + get(b + ".ffn.down").row(t)[i]), b + ".norm2", c) + (state.off.scale[l] === 1 ? "" : `, scaled by ${state.off.scale[l]}`) }),
       head: ({ t, get }) => ({ name: "head", values: get("head").row(t), axis: "V", why: (id) => `for ${symbol(id)}: ` + dot(get(`blocks.${L - 1}.residual`).row(t), "head", id) }),
       probabilities: ({ t }) => ({ name: "softmax(head)", shape: `(T, V) = (${now.T}, ${V})`, values: now.after[t], axis: "V", why: (id) => `the share of ${symbol(id)}` }),
     };
@@ -617,7 +625,7 @@
     }
     const bar = el("div", { class: "pg-bar" }), which = el("span");
     bar.append(which, pickers());
-    panel.prepend(bar);
+    panel.prepend(symbols("The symbol to follow", () => [0, "follow it"]), bar);
     views.push(() => {
       const t = at(), l = state.layer, h = state.head, b = `blocks.${l}`, a = b + ".attention";
       panel.querySelectorAll(".pg-step").forEach((node) => { node.hidden = !now.T; });
