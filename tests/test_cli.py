@@ -52,11 +52,11 @@ def test_train_goes_on_from_a_checkpoint_and_from_standard_input(data, tmp_path)
     first, second = tmp_path / "first", tmp_path / "second"
     tinyllm("train", "--data", data, "--steps", 40, "--out", first)
     run = tinyllm("train", "--data", "-", "--init", first, "--steps", 40, "--out", second, input=TEXT)
-    before, after = (float(TinyLLM_loss(path, data)) for path in (first, second))
+    before, after = (float(loss_of(path, data)) for path in (first, second))
     assert run.returncode == 0 and after < before
 
 
-def TinyLLM_loss(path, data):
+def loss_of(path, data):
     from tinyllm import evaluate, load_ids
 
     return evaluate(TinyLLM.load(path), load_ids(data))
