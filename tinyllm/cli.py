@@ -1,13 +1,13 @@
 """The command line (chapter 12)."""
-import argparse, os, sys
+import argparse, os, sys, tinyllm
 from inspect import signature
 
 HELP = dict(
-    data="a file, - for standard input, or shakespeare; without it, Python's own manual",
-    steps="training steps; without it, two minutes of them", init="checkpoint to start from",
-    device="auto, cpu, cuda or mps", out="file to save the model in; for inspect, a folder for heat maps",
-    prompt="text to start from", model="checkpoint; without it, the package's", seed="of random numbers",
-    tokens="symbols to add", temperature="0: always the likeliest", top_k="draw from the k likeliest")
+    data="a file, - for standard input, or shakespeare; without it, Python's manual", steps="of training",
+    seed="of random numbers", init="checkpoint to start from", device="auto, cpu, cuda or mps",
+    out="file for the model; for inspect, folder for heat maps", prompt="text to start from",
+    model="checkpoint; without it, the package's", tokens="symbols to add",
+    temperature="0: always the likeliest", top_k="draw from the k likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
@@ -27,12 +27,12 @@ def main(argv=None):
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(130)  # nobody reads on, or Ctrl-C: nothing is left to be said
     except (ArithmeticError, AssertionError, MemoryError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(print(f"tinyllm: {(str(error) or repr(error)).splitlines()[0]}", file=sys.stderr) or 2)
+        parser.exit(2, f"tinyllm: {(str(error) or repr(error)).splitlines()[0]}\n")
 
 def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
           device: str = "auto", out: str = "tinyllm.safetensors"):
     """train a model on a text and save it"""
-    import torch, tinyllm
+    import torch
     if os.path.isdir(out or ".") or out == data or not os.access(os.path.dirname(out) or ".", os.W_OK):
         raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
@@ -54,7 +54,6 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
 def generate(prompt: str, model: str = None, tokens: int = 200, temperature: float = 0.8,
              top_k: int = None, seed: int = 0):
     """continue a text"""
-    import tinyllm
     llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
     for step in tinyllm.generate(llm, prompt, tokens, temperature, top_k, seed):
         print(prompt + step.text, end="", flush=True)
@@ -63,7 +62,6 @@ def generate(prompt: str, model: str = None, tokens: int = 200, temperature: flo
 
 def inspect(prompt: str, model: str = None, out: str = None):
     """print parameters, shapes and next symbols; draw attention"""
-    import tinyllm
     llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
     with tinyllm.trace(llm) as log:
         symbols = tinyllm.next_symbols(llm, prompt)

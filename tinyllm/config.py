@@ -1,5 +1,5 @@
 """The sizes of a model (chapter 2)."""
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Config:
@@ -13,8 +13,8 @@ class Config:
     norm_first: bool = False  # LayerNorm before each sub-layer instead of after the addition
     bias: bool = False        # a bias vector in every Linear
     def __post_init__(self):
-        for field in fields(self):
-            if type(value := getattr(self, field.name)) is not field.type or value < (field.type is int):
-                raise ValueError(f"{field.name} must be {field.type.__name__}{' >= 1' * (field.type is int)}, not {value!r}")
+        for name, value in vars(self).items():
+            if type(value) is not type(getattr(Config, name)) or value is not False and value < 1:
+                raise ValueError(f"{name}={value!r}: sizes are whole numbers >= 1, the rest is True or False")
         if self.d_model % self.n_heads or self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even and a multiple of n_heads={self.n_heads}")

@@ -23,14 +23,10 @@ def ledger(model):
 
 @contextmanager
 def intervene(model, changes):
-    """Inside the with block, put what changes[name](output) returns in place of a module's output
-    (None leaves it as it is). Raises ValueError for a name that the model does not have."""
-    modules = dict(model.named_modules())
-    if unknown := changes.keys() - modules.keys():
-        raise ValueError(f"the model has no {sorted(unknown)}; print(model) shows the names")
+    """Inside the with block, changes[name](output) replaces that module's output, unless it is None."""
     with ExitStack() as hooks:
         for name, f in changes.items():
-            hooks.enter_context(modules[name].register_forward_hook(lambda m, x, y, f=f: f(y)))
+            hooks.enter_context(model.get_submodule(name).register_forward_hook(lambda m, x, y, f=f: f(y)))
         yield model
 
 def zero_head(head):
@@ -40,8 +36,7 @@ def zero_head(head):
 Reading = namedtuple("Reading", "name shape mean std tensor")  # the output of a brick or hook point
 @contextmanager
 def trace(model):
-    """Record every brick's and hook point's output inside the with block, as a Table of Readings:
-    log["blocks.0.attention.weights"] is that tensor, print(log) shows shape, mean and deviation."""
+    """Record what every brick and hook point returns: log["blocks.0.attention.weights"] is a tensor."""
     log = Table("name shape mean std")
     def reader(name):  # append returns None: to look is to intervene and change nothing
         return lambda x: log.append(Reading(
@@ -66,10 +61,10 @@ def draw_attention(model, prompt):
     from matplotlib.figure import Figure  # only pictures need it
     maps = attention_maps(model, prompt).float().numpy()
     layers, heads, T, _ = maps.shape
-    ticks = dict(ticks=range(T), labels=[symbol(i) for i in encode(prompt)[-T:].tolist()])
+    labels = [symbol(i) for i in encode(prompt)[-T:].tolist()]
     figure = Figure((max(2, T / 7) * heads, max(2, T / 7) * layers), layout="constrained")
     for i, axes in enumerate(figure.subplots(layers, heads, squeeze=False).flat):
         axes.imshow(maps[i // heads, i % heads], cmap="Purples", vmin=0, vmax=1)
         axes.set(title=f"layer {i // heads}, head {i % heads}", xlabel="looked at", ylabel="looking")
-        axes.set_xticks(**ticks), axes.set_yticks(**ticks)
+        axes.set_xticks(range(T), labels), axes.set_yticks(range(T), labels)
     return figure

@@ -8,8 +8,7 @@ from tinyllm.bricks import Embedding, LayerNorm, Linear, Positions
 from tinyllm.config import Config
 
 class TinyLLM(torch.nn.Module):
-    """A decoder-only Transformer: ids int64 (B, T), T <= context -> logits (B, T, vocab_size), where
-    logits[b, t] rate every symbol as the one after ids[b, : t + 1]. Raises ValueError for other ids."""
+    """A decoder-only Transformer: ids int64 (B, T), T <= context -> logits (B, T, vocab_size)."""
     def __init__(self, config=None):
         super().__init__()
         self.config = c = config or Config()

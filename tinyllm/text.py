@@ -5,9 +5,8 @@ import numpy as np
 import torch
 
 def encode(text):
-    """Text -> ids (T,), int64: the bytes of its UTF-8. Bytes that Python could not read as UTF-8
-    (PEP 383) become themselves again. Raises ValueError for any other lone surrogate."""
-    return torch.tensor(list(text.encode("utf-8", "surrogateescape")), dtype=torch.int64)
+    """Text -> ids (T,), int64: the bytes of its UTF-8. Raises ValueError for what is no text."""
+    return torch.tensor(list(bytes(text, "utf-8", "surrogateescape")), dtype=torch.int64)
 
 def decode(ids):
     """Ids (T,) -> text. Bytes that form no character become U+FFFD, the replacement character."""
@@ -18,9 +17,8 @@ def symbol(i):
     return repr(bytes([i]))[2:-1].replace(" ", "␣")
 
 def load_ids(source=None):
-    """A text as ids (N,), uint8. source: None for the manual inside every Python, "shakespeare"
-    (1.1 MB, downloaded once), "-" for standard input, or a path, mapped into memory, so of any
-    size. Raises OSError (FileNotFoundError, ...) if it cannot be read."""
+    """A text as ids (N,), uint8. source: None for Python's manual, "shakespeare" (downloaded once),
+    "-" for standard input, or a file of any size. Raises OSError if it cannot be read."""
     if source is None:
         return encode("\n\n".join(topics.values())).byte()
     source = download_shakespeare() if source == "shakespeare" else source
