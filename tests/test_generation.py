@@ -106,16 +106,46 @@ def test_a_character_of_several_bytes_appears_when_it_is_complete():
         "a", "", "é", "", "", "", "🙂", "\N{REPLACEMENT CHARACTER}"]
 
 
-@pytest.mark.parametrize("options", [
-    dict(prompt=""), dict(tokens=-1), dict(temperature=-0.1), dict(temperature=float("nan")),
-    dict(temperature=float("inf")), dict(top_k=0), dict(top_k=-5), dict(prompt="\ud800")])
-def test_bad_settings_are_named(model, options):
-    with pytest.raises(ValueError):
+# ------------------------------------------------------------------ any prompt and setting
+
+@pytest.mark.parametrize("options, says", [
+    (dict(prompt=""), "empty"), (dict(tokens=-1), "-1"), (dict(temperature=-0.1), "-0.1"),
+    (dict(temperature=float("nan")), "nan"), (dict(temperature=float("inf")), "inf"), (dict(top_k=0), "0"),
+    (dict(top_k=-5), "-5"), (dict(prompt="\ud800"), "surrogates")])
+def test_any_setting_out_of_range_is_named(model, options, says):
+    with pytest.raises(ValueError, match=says):
         list(generate(model, **{"prompt": "a", **options}))
 
 
-@pytest.mark.parametrize("options", [dict(tokens=0), dict(top_k=1000), dict(temperature=1e6), dict(prompt="a" * 999),
-                                     dict(prompt="\udcff"), dict(prompt="\0")])
-def test_unusual_settings_work(model, options):
+@pytest.mark.parametrize("options", [
+    dict(prompt=None), dict(prompt=5), dict(prompt=b"a"), dict(tokens=1.5), dict(tokens="5"), dict(temperature="hot"),
+    dict(top_k=2.5), dict(top_k="5")])
+def test_any_setting_of_another_type_is_a_type_error(model, options):
+    with pytest.raises(TypeError):
+        list(generate(model, **{"prompt": "a", **options}))
+
+
+@pytest.mark.parametrize("options, says", [
+    (dict(temperature=-1), "-1"), (dict(temperature=float("nan")), "nan"), (dict(temperature=float("inf")), "inf"),
+    (dict(top_k=0), "0"), (dict(top_k=-5), "-5")])
+def test_any_setting_out_of_range_has_no_distribution(options, says):
+    with pytest.raises(ValueError, match=says):
+        distribution(torch.zeros(9), **options)
+
+
+@pytest.mark.parametrize("prompt", ["é中🙂", "\udcff\udcfe", "\0", "\r\n", " ", "a" * 999], ids=ascii)
+def test_any_prompt_is_continued(model, prompt):
+    assert len(list(generate(model, prompt, tokens=2))) == 2
+
+
+@pytest.mark.parametrize("options", [dict(tokens=0), dict(temperature=0), dict(temperature=1e-300), dict(temperature=1e300),
+                                     dict(top_k=1), dict(top_k=1000), dict(seed=-1), dict(seed=2**63)])
+def test_any_setting_in_range_works(model, options):
     steps = list(generate(model, **{"prompt": "a", "tokens": 2, **options}))
     assert len(steps) == options.get("tokens", 2)
+
+
+@pytest.mark.parametrize("ids", [torch.zeros(3), torch.zeros(2, 3, dtype=torch.long), torch.tensor([256]), torch.tensor([-1])])
+def test_any_ids_that_are_none_have_no_next_symbol(model, ids):
+    with pytest.raises(ValueError):
+        next_logits(model, ids)

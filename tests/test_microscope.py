@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinyllm import (TinyLLM, attention_maps, draw_attention, encode, intervene, ledger, next_logits,
+from tinyllm import (Config, TinyLLM, attention_maps, draw_attention, encode, intervene, ledger, next_logits,
                      next_symbols, trace, zero_head)
 
 MIX, WEIGHTS = "blocks.0.attention.mix", "blocks.1.attention.weights"
@@ -132,7 +132,17 @@ def test_the_picture_has_a_map_for_every_head(model, tmp_path):
     figure.savefig(tmp_path / "attention.png")
 
 
+def test_any_prompt_can_be_drawn_the_end_of_a_long_one():
+    model = TinyLLM(Config(context=1500, n_layers=1, n_heads=2))
+    maps = attention_maps(model, "0123456789" * 150)
+    assert maps.shape[-1] == 1500
+    figure = draw_attention(model, "0123456789" * 150)
+    for axes, weights in zip(figure.axes, maps[0]):
+        assert torch.as_tensor(axes.images[0].get_array().data).equal(weights[-100:, -100:])
+        assert [label.get_text() for label in axes.get_yticklabels()] == [*"0123456789" * 10]
+
+
 @pytest.mark.parametrize("look", [next_symbols, attention_maps, draw_attention])
-def test_an_empty_prompt_is_refused(model, look):
+def test_any_prompt_but_an_empty_one(model, look):
     with pytest.raises(ValueError, match="empty"):
         look(model, "")

@@ -1,13 +1,12 @@
 """The command line (chapter 12)."""
-import argparse, os, sys, tinyllm
+import argparse, os, sys, time, tinyllm
 from inspect import signature
 
-HELP = dict(
+HELP = dict(  # what each option is
     data="a file, - for standard input, or shakespeare; without it, Python's manual", steps="of training",
-    seed="of random numbers", init="checkpoint to start from", device="auto, cpu, cuda or mps",
-    out="file for the model; for inspect, folder for heat maps", prompt="text to start from",
-    model="checkpoint; without it, the package's", tokens="symbols to add",
-    temperature="0: always the likeliest", top_k="draw from the k likeliest")
+    init="checkpoint to start from", device="auto, cpu, cuda or mps", seed="of the random numbers",
+    out="file for the model; for inspect, folder for heat maps", prompt="text to start from", tokens="to add",
+    model="file; without it, the package's", temperature="0: the likeliest", top_k="only the k likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
@@ -26,21 +25,24 @@ def main(argv=None):
         options.pop("run")(**options)
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(130)  # nobody reads on, or Ctrl-C: nothing is left to be said
-    except (ArithmeticError, AssertionError, MemoryError, OSError, RuntimeError, ValueError) as error:
+    except (ArithmeticError, AssertionError, ImportError, OSError, RuntimeError, ValueError) as error:
+        time.sleep(3 * int(os.environ.get("LOCAL_RANK", 0)))  # under torchrun, the first to end ends all
         parser.exit(2, f"tinyllm: {(str(error) or repr(error)).splitlines()[0]}\n")
 
 def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
           device: str = "auto", out: str = "tinyllm.safetensors"):
     """train a model on a text and save it"""
     import torch
-    if os.path.isdir(out or ".") or out == data or not os.access(os.path.dirname(out) or ".", os.W_OK):
+    file = os.path.realpath(out)
+    if (file == os.path.realpath(data or "") or os.path.exists(file) and not os.path.isfile(file)
+            or not os.access(os.path.dirname(file), os.W_OK)):
         raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
     if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
         str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
         torch.distributed.init_process_group()
     torch.manual_seed(seed)
-    model = (tinyllm.TinyLLM.load(init) if init else tinyllm.TinyLLM()).to(device)
+    model = (tinyllm.TinyLLM() if init is None else tinyllm.TinyLLM.load(init)).to(device)
     training, validation = tinyllm.split(tinyllm.load_ids(data))
     try:
         tinyllm.train(model, training, seed=seed, **{} if steps is None else {"steps": steps})
@@ -54,15 +56,14 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
 def generate(prompt: str, model: str = None, tokens: int = 200, temperature: float = 0.8,
              top_k: int = None, seed: int = 0):
     """continue a text"""
-    llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
-    for step in tinyllm.generate(llm, prompt, tokens, temperature, top_k, seed):
+    for step in tinyllm.generate(tinyllm.TinyLLM.load(model), prompt, tokens, temperature, top_k, seed):
         print(prompt + step.text, end="", flush=True)
         prompt = ""  # it is written once, with the first step
     print(prompt)
 
 def inspect(prompt: str, model: str = None, out: str = None):
     """print parameters, shapes and next symbols; draw attention"""
-    llm = tinyllm.TinyLLM.load(model) if model else tinyllm.TinyLLM.pretrained()
+    llm = tinyllm.TinyLLM.load(model)
     with tinyllm.trace(llm) as log:
         symbols = tinyllm.next_symbols(llm, prompt)
     print(tinyllm.ledger(llm), log, symbols, sep="\n\n")

@@ -6,6 +6,8 @@ from tinyllm.text import encode
 
 def distribution(logits, temperature=1.0, top_k=None):
     """Logits (V,) -> probabilities (V,) of the top_k largest; at temperature 0, of the largest alone."""
+    if not 0 <= temperature < math.inf or top_k is not None and top_k < 1:
+        raise ValueError(f"temperature must be 0 or more and top_k 1 or more, not {temperature}, {top_k}")
     kept, ids = logits.topk(1 if temperature == 0 else min(top_k or len(logits), len(logits)))
     kept = (kept.double() - kept[0]) / (temperature or 1)  # the largest becomes 0: no overflow
     return torch.zeros_like(logits).scatter(0, ids, kept.softmax(0).to(logits.dtype))
@@ -20,8 +22,8 @@ def next_logits(model, ids):
 Step = namedtuple("Step", "id text probabilities")  # text is "" inside a character of several bytes
 def generate(model, prompt, tokens=50, temperature=0.8, top_k=None, seed=0):
     """Continue prompt, one Step at a time: "".join(step.text for step in generate(...))."""
-    if tokens < 0 or not 0 <= temperature < math.inf or top_k is not None and top_k < 1:
-        raise ValueError(f"need tokens >= 0, temperature >= 0 and top_k >= 1, not {tokens}, {temperature}, {top_k}")
+    if tokens < 0:
+        raise ValueError(f"tokens must be 0 or more, not {tokens}")
     ids, utf8 = encode(prompt), codecs.getincrementaldecoder("utf-8")("replace")
     generator = torch.Generator().manual_seed(seed)
     for left in reversed(range(tokens)):

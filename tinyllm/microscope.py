@@ -41,8 +41,7 @@ def trace(model):
     def reader(name):  # append returns None: to look is to intervene and change nothing
         return lambda x: log.append(Reading(
             name, tuple(x.shape), x.mean().item(), x.std(correction=0).item(), x.detach()))
-    leaves = [name for name, module in model.named_modules() if not list(module.children())]
-    with intervene(model, {name: reader(name) for name in leaves}):
+    with intervene(model, {name: reader(name) for name, m in model.named_modules() if not [*m.children()]}):
         yield log
 
 def next_symbols(model, prompt, top=10):
@@ -57,9 +56,9 @@ def attention_maps(model, prompt):
     return torch.cat([row.tensor for row in log if row.name.endswith("attention.weights")]).cpu()
 
 def draw_attention(model, prompt):
-    """attention_maps as a matplotlib Figure: a row for each layer, a column for each head."""
+    """A matplotlib Figure: a row for each layer, a column for each head, the last 100 symbols at most."""
     from matplotlib.figure import Figure  # only pictures need it
-    maps = attention_maps(model, prompt).float().numpy()
+    maps = attention_maps(model, prompt)[..., -100:, -100:].float().numpy()
     layers, heads, T, _ = maps.shape
     labels = [symbol(i) for i in encode(prompt)[-T:].tolist()]
     figure = Figure((max(2, T / 7) * heads, max(2, T / 7) * layers), layout="constrained")

@@ -1,5 +1,6 @@
 """The whole model, and its file (chapter 8)."""
 import json, os
+from hashlib import sha256
 from pathlib import Path
 import safetensors.torch
 import torch
@@ -18,35 +19,44 @@ class TinyLLM(torch.nn.Module):
         self.norm = LayerNorm(c.d_model) if c.norm_first else torch.nn.Identity()
         self.head = Linear(c.d_model, c.vocab_size, c.bias)
     def forward(self, ids):
-        T, V = self.config.context, self.config.vocab_size
-        if ids.dtype != torch.int64 or ids.dim() != 2 or ids.shape[1] > T:
-            raise ValueError(f"ids are {ids.dtype} {tuple(ids.shape)}, not int64 (B, T) with T <= {T}")
-        if ids.numel() and not 0 <= ids.min() <= ids.max() < V:
-            raise ValueError(f"ids must be in 0..{V - 1}, not {ids.min()}..{ids.max()}")
+        c = self.config
+        if ids.dtype != torch.int64 or ids.dim() != 2 or ids.shape[1] > c.context:
+            raise ValueError(f"ids are {ids.dtype} {tuple(ids.shape)}, not int64 (B, T) with T <= {c.context}")
+        if ids.numel() and not 0 <= ids.min() <= ids.max() < c.vocab_size:
+            raise ValueError(f"ids must be in 0..{c.vocab_size - 1}, not {ids.min()}..{ids.max()}")
         x = self.positions(self.embedding(ids))  # (B, T, C)
         for block in self.blocks:
             x = block(x)                         # (B, T, C)
         return self.head(self.norm(x))           # (B, T, vocab_size)
     def save(self, path):
         """Write weights and config to a safetensors file; whatever happens, never half a file."""
-        part, metadata = Path(f"{path}.{os.getpid()}.part"), {"tinyllm": json.dumps(vars(self.config))}
+        path = os.path.realpath(path)  # a link stays a link
+        part = Path(f"{path}.{os.getpid()}.part")
+        weights = {name: p.float().contiguous().clone() for name, p in self.state_dict().items()}
+        raw = safetensors.torch.save(weights, {"tinyllm": json.dumps(vars(self.config) | {"sha256": "0" * 64})})
         try:
-            part.write_bytes(safetensors.torch.save(self.state_dict(), metadata))
+            part.write_bytes(raw.replace(b"0" * 64, sha256(raw).hexdigest().encode(), 1))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
     @classmethod
-    def load(cls, path):
-        """Read what save() wrote. Raises FileNotFoundError, or ValueError for any other file."""
-        open(path, "rb").close()  # if it cannot be read, this error names it
+    def load(cls, path=None):
+        """Read what save() wrote, or else the package's own model. Raises OSError or ValueError."""
+        path = Path(__file__).with_name("pretrained.safetensors") if path is None else Path(path)
+        raw = path.read_bytes()
         try:
             with safetensors.safe_open(path, "pt") as file:
-                model = cls(Config(**json.loads(file.metadata()["tinyllm"])))
-                model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})
-        except (safetensors.SafetensorError, RuntimeError, TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"{path} is not a TinyLLM checkpoint: {error!r}") from None
+                sizes = json.loads(file.metadata()["tinyllm"])
+                weights = {name: file.get_tensor(name) for name in file.keys()}
+            digest, config = sizes.pop("sha256"), Config(**sizes)
+            now = sha256(raw.replace(digest.encode(), b"0" * 64, 1)).hexdigest()
+            if now != digest or config.n_layers * max(config.context, 1024)**2 > 2**26:
+                raise ValueError("its bytes have changed, or it wants more than 256 MB for masks")
+            with torch.device("meta"):  # takes no memory, whatever the sizes: do the weights fit them?
+                cls(config).load_state_dict(weights, assign=True)
+            model = cls(config)
+            model.load_state_dict(weights)
+        except Exception as error:  # a file can hold anything
+            raise ValueError(f"{path} is no TinyLLM checkpoint of this version: {repr(error)[:150]}") from None
         return model
-    @classmethod
-    def pretrained(cls):
-        """The model that comes with the package, trained on Python's reference manual."""
-        return cls.load(Path(__file__).with_name("pretrained.safetensors"))
+    pretrained = load
