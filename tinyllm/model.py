@@ -19,11 +19,10 @@ class TinyLLM(torch.nn.Module):
         self.norm = LayerNorm(c.d_model) if c.norm_first else torch.nn.Identity()
         self.head = Linear(c.d_model, c.vocab_size, c.bias)
     def forward(self, ids):
-        c = self.config
-        if ids.dtype != torch.int64 or ids.dim() != 2 or ids.shape[1] > c.context:
-            raise ValueError(f"ids are {ids.dtype} {tuple(ids.shape)}, not int64 (B, T) with T <= {c.context}")
-        if ids.numel() and not 0 <= ids.min() <= ids.max() < c.vocab_size:
-            raise ValueError(f"ids must be in 0..{c.vocab_size - 1}, not {ids.min()}..{ids.max()}")
+        if ids.dtype != torch.int64 or ids.dim() != 2 or ids.shape[1] > self.config.context:
+            raise ValueError(f"ids: {ids.dtype} {tuple(ids.shape)}, not int64 (B, T <= {self.config.context})")
+        if ids.numel() and not 0 <= ids.min() <= ids.max() < self.config.vocab_size:
+            raise ValueError(f"ids must be in 0..{self.config.vocab_size - 1}, not {ids.min()}..{ids.max()}")
         x = self.positions(self.embedding(ids))  # (B, T, C)
         for block in self.blocks:
             x = block(x)                         # (B, T, C)
@@ -32,7 +31,7 @@ class TinyLLM(torch.nn.Module):
         """Write weights and config to a safetensors file; whatever happens, never half a file."""
         path = os.path.realpath(path)  # a link stays a link
         part = Path(f"{path}.{os.getpid()}.part")
-        weights = {name: p.float().contiguous().clone() for name, p in self.state_dict().items()}
+        weights = {name: p.contiguous().clone() for name, p in self.state_dict().items()}
         raw = safetensors.torch.save(weights, {"tinyllm": json.dumps(vars(self.config) | {"sha256": "0" * 64})})
         try:
             part.write_bytes(raw.replace(b"0" * 64, sha256(raw).hexdigest().encode(), 1))
