@@ -1,5 +1,7 @@
 """Chapters 1 … k alone make a package that imports and keeps what they have promised so far."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,15 +28,44 @@ PROMISES = {  # chapter -> what works from there on
 }
 
 
-@pytest.mark.parametrize("k", range(1, 13))
-def test_the_first_chapters_stand_alone(k, tmp_path):
-    book.main(["prefix", str(k), str(tmp_path)])
-    modules = sorted(tmp_path.glob("tinyllm/*.py"))
-    code = "\n".join([f"import tinyllm.{path.stem}" for path in modules if path.stem not in ("__init__", "__main__")]
-                     + [PROMISES[chapter] for chapter in range(1, k + 1)])
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+ALL = """
+import json, sys, traceback
+wrong = {}
+for k, (folder, code) in enumerate(json.load(sys.stdin), start=1):
+    for name in [name for name in sys.modules if name.split(".")[0] == "tinyllm"]:
+        del sys.modules[name]
+    sys.path[0] = folder
+    try:
+        exec(code, {})
+    except BaseException:
+        wrong[k] = traceback.format_exc()
+print(json.dumps(wrong))
+"""
+
+
+@pytest.fixture(scope="module")
+def prefixes(tmp_path_factory):
+    """The package of chapters 1 … k for every k, and what went wrong with it; in one process, since each
+    would wait for torch."""
+    packages, programs = {}, []
+    for k in range(1, 13):
+        folder = tmp_path_factory.mktemp(f"chapters_1_to_{k}_")
+        book.main(["prefix", str(k), str(folder)])
+        packages[k] = sorted(folder.glob("tinyllm/*.py"))
+        modules = [path.stem for path in packages[k] if path.stem not in ("__init__", "__main__")]
+        code = [f"import tinyllm.{module}" for module in modules] + [PROMISES[chapter] for chapter in range(1, k + 1)]
+        programs.append((str(folder), "\n".join(code)))
+    run = subprocess.run([sys.executable, "-c", ALL], input=json.dumps(programs), capture_output=True, text=True,
+                         cwd=tmp_path_factory.mktemp("nothing_here"), env={**os.environ, "PYTHONPATH": ""})
     assert run.returncode == 0, run.stderr
-    assert len(modules) >= k
+    return packages, json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("k", range(1, 13))
+def test_the_first_chapters_stand_alone(k, prefixes):
+    packages, wrong = prefixes
+    assert str(k) not in wrong, wrong[str(k)]
+    assert len(packages[k]) >= k
 
 
 def test_every_chapter_has_a_promise():

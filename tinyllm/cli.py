@@ -32,11 +32,11 @@ def main(argv=None):
 def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
           device: str = "auto", out: str = "tinyllm.safetensors"):
     """train a model on a text and save it"""
-    import torch
     file = os.path.realpath(out)
     if (file == os.path.realpath(data or "") or os.path.exists(file) and not os.path.isfile(file)
             or not os.access(os.path.dirname(file), os.W_OK)):
         raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
+    import torch
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
     if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
         str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
