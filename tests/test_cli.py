@@ -262,6 +262,12 @@ def test_output_cut_off_is_no_error():
     process.wait(60)
 
 
+def test_any_text_through_a_pipe_is_refused_under_torchrun(tinyllm, monkeypatch):
+    """Each process would read a part of it, and train on another text."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "torchrun" in refused(*tinyllm("train", "--data", "-"))
+
+
 def test_under_torchrun_one_process_speaks(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tinyllm"]
     run = subprocess.run([*command, "train", "--data", "no-such-file"], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True)

@@ -39,6 +39,7 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
     import torch
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
     if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
+        assert data != "-", "torchrun's processes would share standard input: give --data a file"
         str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
         torch.distributed.init_process_group()
     torch.manual_seed(seed)
