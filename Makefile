@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What the built book depends on.
 SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*' 2>/dev/null)
 
-.PHONY: help book test quick serve tangle check stitch weights wheel clean FORCE
+.PHONY: help book test quick serve tangle check stitch weights bench wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -43,6 +43,9 @@ stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
 weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
+
+bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)
+	@$(PY) tools/bench.py $(if $(QUICK),--quick) $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 wheel: .venv/ready  ## dist/*.whl, the same bytes from the same sources
 	@$(PY) -m pip wheel -qq --no-deps -w dist .
@@ -77,3 +80,8 @@ endif
 	@echo "Setting up .venv/ (the first time takes some minutes) …"
 	@$(PY) -m pip install -qq -c constraints.txt -e '.[book,test]'
 	@$(PY) -c '$(HERE); open(ready, "w").write(here)'
+
+# What only the measurements need is not installed before somebody measures.
+.venv/bench: .venv/ready
+	@$(PY) -m pip install -qq -c constraints.txt -e '.[bench]'
+	@touch $@
