@@ -158,12 +158,13 @@ def peak_megabytes():
 
 
 def probe(variant, config, batch):
-    """In the new process: its memory after the imports, and at the peak of some training steps."""
+    """In the new process: its memory when all that it needs is loaded, and at the peak of some training steps."""
     network, recipe = recipes(dict.fromkeys(NETWORKS, RATES[0]))[variant]
-    model, ids = build(network, tinyllm.Config(**config)), tinyllm.split(tinyllm.load_ids())[0]
-    imports = peak_megabytes()
-    train(model, ids, 5, recipe, batch=batch)
-    print(json.dumps({"imports": imports, "peak": peak_megabytes()}))
+    ids = tinyllm.split(tinyllm.load_ids())[0]
+    train(build(network, replace(CONFIG, context=2)), ids, 2, recipe, batch=1)    # parts of torch are loaded late
+    before = peak_megabytes()
+    train(build(network, tinyllm.Config(**config)), ids, 5, recipe, batch=batch)
+    print(json.dumps({"before": before, "peak": peak_megabytes()}))
 
 
 def run_probe(variant, config, batch):
@@ -175,7 +176,7 @@ def run_probe(variant, config, batch):
 
 
 def measure_memory(points, settings, title):
-    """{point: {"imports": …, "peak": …}} for points (variant, config, batch)."""
+    """{point: {"before": …, "peak": …}} for points (variant, config, batch)."""
     tasks = {point: lambda point=point: run_probe(*point) for point in points}
     found = interleave(tasks, settings["repeats"], title, warm_up=0)
     return {point: {key: spread([one[key] for one in values]) for key in values[0]} for point, values in found.items()}
@@ -205,14 +206,14 @@ def measure_growth(ids, settings):
 # ---- Loss ------------------------------------------------------------------
 
 def learn(network, recipe, ids, validation, steps, seed):
-    """Train once; the loss on the whole validation text at the end, and on a part of it on the way."""
+    """Train once; the loss on the whole validation text at the end, and on a part of it, [step, loss], on the way."""
     model, curve, pause, start = build(network, seed=seed), [], 0.0, time.perf_counter()
 
     def look(step, loss):
         nonlocal pause
         if (step + 1) % max(1, steps // 8) == 0:            # looking is not training: its time does not count
             now = time.perf_counter()
-            curve.append([round(now - start - pause, 3), round(tinyllm.evaluate(model, validation[:20_000]), 4)])
+            curve.append([step + 1, round(tinyllm.evaluate(model, validation[:20_000]), 4)])
             pause += time.perf_counter() - now
 
     train(model, ids, steps, recipe, seed=seed, on_step=look)
