@@ -110,14 +110,14 @@ def compared(rounds, base):
 def measure_steps(ids, settings):
     """Training steps, their forward and backward pass alone, and the share of the machine's peak."""
     variants, models = recipes(dict.fromkeys(NETWORKS, RATES[0])), {network: build(network) for network in NETWORKS}
-    symbols, batch = [], training.sample_batch(ids, BATCH, CONFIG.context, torch.Generator().manual_seed(0))
-    with FlopCounterMode(display=False) as counter:         # the same matrices are multiplied in all three
-        forward_backward(models["tinyllm"], *batch)
-    hook = models["tinyllm"].register_forward_pre_hook(lambda model, ids: symbols.append(ids[0].numel()))
+    seen, square = [], torch.randn(SQUARE, SQUARE)
+    hook = models["tinyllm"].register_forward_pre_hook(lambda model, inputs: seen.append(inputs[0]))
     train(models["tinyllm"], ids, 20, peers.our_recipe)
     hook.remove()
-    flops = counter.get_total_flops() / batch[0].numel() * np.mean(symbols)
-    square = torch.randn(SQUARE, SQUARE)
+    batch, symbols = (seen[-1], seen[-1].roll(-1, dims=1)), float(np.mean([inputs.numel() for inputs in seen]))
+    with FlopCounterMode(display=False) as counter:         # the same matrices are multiplied in all three
+        forward_backward(models["tinyllm"], *batch)
+    flops = counter.get_total_flops() * symbols / batch[0].numel()
 
     tasks = {name: lambda n=network, r=recipe: step_seconds(models[n], ids, r)
              for name, (network, recipe) in variants.items()}
@@ -125,7 +125,7 @@ def measure_steps(ids, settings):
     tasks["peak"] = lambda: min(seconds(lambda: square @ square) for _ in range(3))
     rounds = interleave(tasks, settings["rounds"], "training steps")
     peak = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
-    return {"symbols_per_step": float(np.mean(symbols)), "flops": {"per_step": flops, "peak": spread(peak)},
+    return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(peak)},
             "steps": compared({name: rounds[name] for name in variants}, BASE),
             "passes": compared({name: rounds[name] for name in NETWORKS}, "tinyllm"),
             "share": {name: spread(flops / np.array(rounds[name]) / peak) for name in variants}}
