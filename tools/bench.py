@@ -102,9 +102,11 @@ def spread(values):
 
 
 def compared(rounds, base):
-    """The seconds of each, and how many times as long as `base` it took in the same round."""
-    return {name: {"seconds": spread(times), "ratio": spread(np.divide(times, rounds[base]))}
-            for name, times in rounds.items()}
+    """How many times as long as `base` each took in the same round; and its seconds, by that ratio and the median
+    time of `base`: so they are free of how fast the machine was just then."""
+    ratios, typical = {name: np.divide(times, rounds[base]) for name, times in rounds.items()}, np.median(rounds[base])
+    return {name: {"seconds": spread(rounds[base] if name == base else ratio * typical), "ratio": spread(ratio)}
+            for name, ratio in ratios.items()}
 
 
 def measure_steps(ids, settings):
