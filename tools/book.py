@@ -35,6 +35,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, RECORD, CONFIG = "tinyllm", "tangled.sha256", "entangled.toml"
+TANGLE = ["tangle", "--annotate", "standard", "--force"]
 
 FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
 PIECE = re.compile(r"python #([A-Za-z][\w-]*)\s*")
@@ -286,15 +287,20 @@ def run_entangled(chapters):
             # markers are comments, so Entangled has to be told the language its own way
             lines = [re.sub(r"^```python (#[\w-]+)\s*$", r"``` {.python \1}", line) for line in chapter.lines]
             (folder / "docs" / chapter.path.name).write_bytes("\n".join(lines).encode())
-        command = [sys.executable, "-m", "entangled.main", "tangle", "--annotate", "standard", "--force"]
-        done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONUTF8": "1"}, text=True,
-                              encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if "No module named" in done.stdout:
+        status, said = call_entangled(folder)
+        if "No module named" in said:
             raise Fault(f"Entangled is not installed for {sys.executable}; run this through make.")
-        if done.returncode:
-            raise Fault(f"Entangled failed:\n{done.stdout}")
+        if status:
+            raise Fault(f"Entangled failed:\n{said}")
         return {path.relative_to(folder).as_posix(): path.read_bytes().decode()
                 for path in sorted((folder / PACKAGE).glob("**/*")) if path.is_file()}
+
+
+def call_entangled(folder):
+    """Tangle in this folder; returns the exit status and what was said. (The tests put a faster one in its place.)"""
+    done = subprocess.run([sys.executable, "-m", "entangled.main", *TANGLE], cwd=folder, text=True, encoding="utf-8",
+                          env=os.environ | {"PYTHONUTF8": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout
 
 
 def follow_markers(text, blocks):

@@ -1,0 +1,37 @@
+"""What all tests share: settings that keep them quick and their results the same on a busy machine."""
+
+import io
+import os
+import runpy
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: models this small gain nothing from a second thread
+
+import book  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("book", deadline=None)  # how long an example takes depends on what else is running
+settings.load_profile("book")
+
+
+def entangled_in_this_process(folder):
+    """What book.call_entangled does, without a new Python for each of some hundred tanglings.
+    (Entangled reads entangled.toml once: a test that changes it needs the real one.)"""
+    said, status = io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, chdir(folder), redirect_stdout(said), redirect_stderr(said):
+        patch.setattr(sys, "argv", ["entangled", *book.TANGLE])
+        try:
+            runpy.run_module("entangled.main", run_name="__main__")
+        except SystemExit as end:
+            status = end.code or 0
+    return status, said.getvalue()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_entangled():
+    """For calls of book.py's functions; what the tests start as a program of its own is untouched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(book, "call_entangled", entangled_in_this_process)
+        yield
