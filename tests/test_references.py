@@ -1,83 +1,159 @@
-"""Numbers against references nobody here wrote: PyTorch's own modules and the papers' formulas."""
+"""Numbers against references nobody here wrote: PyTorch's own modules and the papers' formulas.
+
+Each brick, attention, the FFN, the block and the model is given the weights of its counterpart in torch.nn,
+and has to give the same outputs and the same gradients of inputs and parameters, in both precisions.
+"""
 
 import copy
+import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+import torch.nn.functional as F
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tinyllm import Config, TinyLLM, causal_mask
+from tinyllm import Config, TinyLLM, causal_mask, evaluate, train
+from tinyllm.attention import CausalSelfAttention
 from tinyllm.block import Block, FeedForward
 from tinyllm.bricks import Embedding, LayerNorm, Linear, Positions
 
+dtypes = st.sampled_from([torch.float32, torch.float64])
+seeds = st.integers(0, 2**31)
 shapes = dict(B=st.integers(1, 3), T=st.integers(1, 9), H=st.integers(1, 4), D=st.sampled_from([2, 4, 6]),
-              bias=st.booleans(), seed=st.integers(0, 2**31))
+              bias=st.booleans(), dtype=dtypes, seed=seeds)
 
 
 def random_model(seed=0, **sizes):
     torch.manual_seed(seed)
-    model = TinyLLM(Config(**sizes))
+    return shake(TinyLLM(Config(**sizes)))
+
+
+def shake(module):
     with torch.no_grad():
-        for p in model.parameters():  # an initialisation may hold zeros, behind which mistakes hide
+        for p in module.parameters():  # an initialisation may hold zeros, behind which mistakes hide
             p.copy_(torch.randn_like(p) * 0.2 + (p.dim() == 1))
-    return model
+    return module
+
+
+def mask_of_torch(T, dtype=torch.float32):
+    return nn.Transformer.generate_square_subsequent_mask(T, dtype=dtype)
+
+
+def close(ours, theirs, what="output"):
+    tolerance = {torch.float32: 1e-4, torch.float64: 1e-11}[ours.dtype] * max(1, theirs.abs().max().item())
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance, msg=lambda text: f"{what}: {text}")
+
+
+def compare(ours, theirs, inputs, names=dict, reference=None):
+    """The same outputs, and the same gradients of inputs and parameters when the loss pulls in a random direction.
+    `names` takes our parameters (or their gradients) to PyTorch's names for them."""
+    theirs.load_state_dict(names(dict(ours.named_parameters())))  # strict: every parameter has its counterpart
+    mine, yours = (inputs.clone().requires_grad_(inputs.is_floating_point()) for _ in range(2))
+    output, expected = ours(mine), (reference or theirs)(yours)
+    close(output, expected)
+    pull = torch.randn_like(output)
+    output.backward(pull), expected.backward(pull)
+    if inputs.is_floating_point():
+        close(mine.grad, yours.grad, "gradient of the input")
+    gradients = names({name: p.grad for name, p in ours.named_parameters()})
+    for name, p in theirs.named_parameters():
+        close(gradients[name], p.grad, f"gradient of {name}")
+
+
+def well_conditioned(width, dtype):
+    """The norm of a vector of two or three numbers is nearly a step: in float32 its slope is rounding and little else."""
+    assume(width >= 4 or dtype == torch.float64)
+
+
+# ------------------------------------------------------------------ our names -> PyTorch's
+
+def below(prefix, tensors):
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def attention_names(ours):
+    """PyTorch packs the three matrices of queries, keys and values into one."""
+    theirs = {}
+    for kind in {name.rpartition(".")[2] for name in ours}:
+        theirs[f"in_proj_{kind}"] = torch.cat([ours[f"{name}.{kind}"] for name in ("query", "key", "value")])
+        theirs[f"out_proj.{kind}"] = ours[f"output.{kind}"]
+    return theirs
+
+
+def block_names(ours):
+    theirs = {f"self_attn.{name}": t for name, t in attention_names(below("attention.", ours)).items()}
+    for mine, yours in (("ffn.up.", "linear1."), ("ffn.down.", "linear2."), ("norm1.", "norm1."), ("norm2.", "norm2.")):
+        theirs |= {yours + name: t for name, t in below(mine, ours).items()}
+    return theirs
+
+
+def model_names(ours):
+    theirs = {"0.weight": ours["embedding.weight"]} | {f"2.{name}": t for name, t in below("head.", ours).items()}
+    theirs |= {f"1.norm.{name}": t for name, t in below("norm.", ours).items()}
+    for i in {name.split(".")[1] for name in ours if name.startswith("blocks.")}:
+        theirs |= {f"1.layers.{i}.{name}": t for name, t in block_names(below(f"blocks.{i}.", ours)).items()}
+    return theirs
+
+
+def torch_block(ours, C, H, bias, norm_first, dtype):
+    """A TransformerEncoderLayer of the same sizes, with biases in the same places as in our block."""
+    theirs = nn.TransformerEncoderLayer(C, H, ours.ffn.up.weight.shape[0], dropout=0.0, batch_first=True,
+                                        activation=nonlinearity(ours.ffn), norm_first=norm_first, dtype=dtype)
+    if not bias:
+        theirs.self_attn = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
+        theirs.linear1.bias = theirs.linear2.bias = None
+    return theirs
+
+
+def nonlinearity(ffn):
+    """The function between the two matrices, read off the FFN itself."""
+    def function(x):
+        identity = copy.deepcopy(ffn).float()
+        with torch.no_grad():
+            for linear in (identity.up, identity.down):
+                linear.weight = nn.Parameter(torch.eye(x.shape[-1]))
+                linear.bias = None
+        return identity(x)
+    grid = torch.linspace(-4, 4, 101)[:, None]
+    for candidate in (F.gelu, F.relu):
+        if torch.allclose(function(grid), candidate(grid), atol=1e-6):
+            return candidate
+    raise AssertionError("the FFN bends with neither GELU nor ReLU")
 
 
 # ------------------------------------------------------------------ bricks
 
-@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(1, 5), max_size=3))
-@settings(deadline=None)
-def test_embedding_is_torchs(symbols, dim, shape):
-    ours, theirs = Embedding(symbols, dim), nn.Embedding(symbols, dim)
-    theirs.load_state_dict(ours.state_dict())
-    ids = torch.randint(symbols, shape)
-    assert ours(ids).equal(theirs(ids))
-    ours(ids).square().sum().backward()
-    theirs(ids).square().sum().backward()
-    torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
+@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(1, 5), max_size=3), dtypes, seeds)
+def test_embedding_is_torchs(symbols, dim, shape, dtype, seed):
+    torch.manual_seed(seed)
+    compare(Embedding(symbols, dim).to(dtype), nn.Embedding(symbols, dim, dtype=dtype), torch.randint(symbols, shape))
 
 
-@given(st.integers(1, 20), st.integers(1, 20), st.booleans(), st.sampled_from([torch.float32, torch.float64]))
-@settings(deadline=None)
-def test_linear_is_torchs(inputs, outputs, bias, dtype):
-    ours, theirs = Linear(inputs, outputs, bias).to(dtype), nn.Linear(inputs, outputs, bias, dtype=dtype)
-    theirs.load_state_dict(ours.state_dict())
-    x = torch.randn(3, 4, inputs, dtype=dtype)
-    torch.testing.assert_close(ours(x), theirs(x))
+@given(st.integers(1, 20), st.integers(1, 20), st.booleans(), st.lists(st.integers(1, 4), max_size=3), dtypes, seeds)
+def test_linear_is_torchs(inputs, outputs, bias, shape, dtype, seed):
+    torch.manual_seed(seed)
+    ours, theirs = shake(Linear(inputs, outputs, bias).to(dtype)), nn.Linear(inputs, outputs, bias, dtype=dtype)
+    compare(ours, theirs, torch.randn(*shape, inputs, dtype=dtype))
 
 
-@given(st.integers(2, 40), st.floats(0.01, 100), st.sampled_from([torch.float32, torch.float64]))
-@settings(deadline=None)
-def test_layer_norm_is_torchs(dim, scale, dtype):
-    ours, theirs = LayerNorm(dim).to(dtype), nn.LayerNorm(dim, dtype=dtype)
-    with torch.no_grad():
-        ours.weight.normal_(), ours.bias.normal_()
-    theirs.load_state_dict(ours.state_dict())
-    x = torch.randn(5, dim, dtype=dtype) * scale + scale
-    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-4)
+@given(st.integers(2, 40), st.floats(0.01, 100), st.lists(st.integers(1, 4), max_size=3), dtypes, seeds)
+def test_layer_norm_is_torchs(dim, scale, shape, dtype, seed):
+    well_conditioned(dim, dtype)
+    torch.manual_seed(seed)
+    ours, theirs = shake(LayerNorm(dim).to(dtype)), nn.LayerNorm(dim, dtype=dtype)
+    compare(ours, theirs, torch.randn(*shape, dim, dtype=dtype) * scale + scale)
 
 
-@pytest.mark.parametrize("brick", [Linear(3, 4, bias=True), LayerNorm(6), FeedForward(Config(d_model=4, d_ff=6)),
-                                   Block(Config(d_model=4, n_heads=2)), Block(Config(d_model=4, norm_first=True))],
-                         ids=lambda brick: type(brick).__name__)
-def test_gradients_are_the_derivatives(brick):
-    brick = copy.deepcopy(brick).double()
-    width = {"Linear": 3, "LayerNorm": 6}.get(type(brick).__name__, 4)
-    x = torch.randn(2, 3, width, dtype=torch.float64, requires_grad=True)
-    names, parameters = zip(*brick.named_parameters())
-    parameters = [torch.randn_like(p).requires_grad_() for p in parameters]
-    assert torch.autograd.gradcheck(
-        lambda x, *p: torch.func.functional_call(brick, dict(zip(names, p)), (x,)), (x, *parameters))
-
-
-def test_positions_are_the_papers_formula():
-    table = Positions(50, 8)(torch.zeros(50, 8))
-    for t, i in ((0, 0), (7, 2), (49, 3)):
-        angle = torch.tensor(t / 10000 ** (2 * i / 8), dtype=torch.float64)
-        assert table[t, 2 * i].item() == pytest.approx(angle.sin().item(), abs=1e-6)
-        assert table[t, 2 * i + 1].item() == pytest.approx(angle.cos().item(), abs=1e-6)
+@pytest.mark.parametrize("dim", [2, 8, 64])
+def test_positions_are_the_papers_formula(dim):
+    table = Positions(50, dim)(torch.zeros(3, 50, dim))[1]
+    for t in range(50):
+        for i in range(dim // 2):
+            angle = t / 10000 ** (2 * i / dim)
+            assert table[t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[t, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
 def test_products_of_positions_depend_on_their_distance_only():
@@ -88,91 +164,124 @@ def test_products_of_positions_depend_on_their_distance_only():
         torch.testing.assert_close(diagonal, diagonal[0].expand_as(diagonal), rtol=0, atol=1e-4)
 
 
-def test_the_mask():
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 8, 64])
+def test_the_mask_is_torchs(length):
+    assert causal_mask(length).equal(mask_of_torch(length))
+
+
+def test_the_mask_of_three():
     assert causal_mask(3).tolist() == [[0, -torch.inf, -torch.inf], [0, 0, -torch.inf], [0, 0, 0]]
 
 
-# ------------------------------------------------------------------ attention and block
+# ------------------------------------------------------------------ attention, FFN, block
 
-def torch_attention(ours, C, H, bias):
-    """nn.MultiheadAttention with the weights of our attention: its in_proj is our three, stacked."""
-    theirs = nn.MultiheadAttention(C, H, bias=bias, batch_first=True)
-    state = ours.state_dict()
-    with torch.no_grad():
-        for kind in ["weight"] + ["bias"] * bias:
-            packed = torch.cat([state[f"{name}.{kind}"] for name in ("query", "key", "value")])
-            getattr(theirs, f"in_proj_{kind}").copy_(packed)
-            getattr(theirs.out_proj, kind).copy_(state[f"output.{kind}"])
-    return theirs
+@given(**shapes)
+@settings(max_examples=50)
+def test_attention_is_torchs(B, T, H, D, bias, dtype, seed):
+    ours = random_model(seed, d_model=H * D, n_heads=H, context=9, bias=bias).blocks[0].attention.to(dtype)
+    theirs = nn.MultiheadAttention(H * D, H, bias=bias, batch_first=True, dtype=dtype)
+    inputs, mask, seen = torch.randn(B, T, H * D, dtype=dtype), mask_of_torch(T, dtype), []
+    hook = ours.weights.register_forward_hook(lambda _, args, weights: seen.append(weights))
+    compare(ours, theirs, inputs, attention_names, lambda x: theirs(x, x, x, attn_mask=mask)[0])
+    hook.remove()
+    close(seen[0], theirs(*[inputs] * 3, attn_mask=mask, average_attn_weights=False)[1], "attention weights")
 
 
 @given(**shapes)
-@settings(deadline=None, max_examples=30)
-def test_attention_is_torchs(B, T, H, D, bias, seed):
-    C = H * D
-    ours = random_model(seed, d_model=C, n_heads=H, context=9, bias=bias).blocks[0].attention
-    theirs = torch_attention(ours, C, H, bias)
-    x, y = (torch.randn(B, T, C).requires_grad_() for _ in range(2))
-    y.data.copy_(x.data)
-    seen = []
-    ours.weights.register_forward_hook(lambda _, args, weights: seen.append(weights))
-    expected, weights = theirs(y, y, y, attn_mask=causal_mask(T), average_attn_weights=False)
-    torch.testing.assert_close(ours(x), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(seen[0], weights, rtol=1e-4, atol=1e-5)
-    ours(x).square().sum().backward()
-    theirs(y, y, y, attn_mask=causal_mask(T))[0].square().sum().backward()
-    torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-3)
+@settings(max_examples=30)
+def test_what_the_heads_mix_is_scaled_dot_product_attention(B, T, H, D, bias, dtype, seed):
+    attention = random_model(seed, d_model=H * D, n_heads=H, context=9, bias=bias).blocks[0].attention.to(dtype)
+    seen = {}
+    for name in ("q", "k", "v", "mix"):
+        getattr(attention, name).register_forward_hook(lambda _, args, x, name=name: seen.setdefault(name, x))
+    attention(torch.randn(B, T, H * D, dtype=dtype))
+    assert seen["q"].shape == (B, H, T, D)
+    close(seen["mix"], F.scaled_dot_product_attention(seen["q"], seen["k"], seen["v"], is_causal=True))
+
+
+@given(st.integers(1, 20), st.booleans(), dtypes, seeds)
+@settings(max_examples=30)
+def test_ffn_is_two_linears_and_a_bend(width, bias, dtype, seed):
+    torch.manual_seed(seed)
+    ours = shake(FeedForward(Config(d_model=6, n_heads=1, d_ff=width, bias=bias)).to(dtype))
+    theirs = nn.ModuleDict(dict(up=nn.Linear(6, width, bias, dtype=dtype), down=nn.Linear(width, 6, bias, dtype=dtype)))
+    bend = nonlinearity(ours)
+    compare(ours, theirs, torch.randn(2, 3, 6, dtype=dtype), reference=lambda x: theirs.down(bend(theirs.up(x))))
 
 
 @given(norm_first=st.booleans(), **shapes)
-@settings(deadline=None, max_examples=30)
-def test_block_is_torchs(B, T, H, D, bias, norm_first, seed):
-    C = H * D
+@settings(max_examples=50)
+def test_block_is_torchs(B, T, H, D, bias, norm_first, dtype, seed):
+    well_conditioned(C := H * D, dtype)
     model = random_model(seed, d_model=C, n_heads=H, d_ff=3 * C, context=9, bias=bias, norm_first=norm_first)
-    ours = model.blocks[0]
-    theirs = torch_block(ours, C, H, bias, norm_first)
-    x = torch.randn(B, T, C)
-    torch.testing.assert_close(ours(x), theirs(x, src_mask=causal_mask(T)), rtol=1e-4, atol=1e-4)
+    ours, mask = model.blocks[0].to(dtype), mask_of_torch(T, dtype)
+    theirs = torch_block(ours, C, H, bias, norm_first, dtype)
+    compare(ours, theirs, torch.randn(B, T, C, dtype=dtype), block_names, lambda x: theirs(x, src_mask=mask))
 
 
-def torch_block(ours, C, H, bias, norm_first):
-    """nn.TransformerEncoderLayer with the weights of our block and the nonlinearity the block uses."""
-    theirs = nn.TransformerEncoderLayer(C, H, ours.ffn.up.weight.shape[0], dropout=0.0, batch_first=True,
-                                        activation=nonlinearity(ours.ffn), norm_first=norm_first)
-    theirs.self_attn = torch_attention(ours.attention, C, H, bias)
-    with torch.no_grad():
-        for mine, name in ((ours.ffn.up, "linear1"), (ours.ffn.down, "linear2")):
-            getattr(theirs, name).weight.copy_(mine.weight)
-            getattr(theirs, name).bias.copy_(mine.bias if bias else torch.zeros(mine.weight.shape[0]))
-    theirs.norm1.load_state_dict(ours.norm1.state_dict())
-    theirs.norm2.load_state_dict(ours.norm2.state_dict())
-    return theirs
+# ------------------------------------------------------------------ the model
+
+@given(norm_first=st.booleans(), layers=st.integers(1, 3), symbols=st.integers(1, 40), **shapes)
+@settings(max_examples=50)
+def test_model_is_torchs(B, T, H, D, bias, norm_first, layers, symbols, dtype, seed):
+    """nn.Embedding, sines and cosines, nn.TransformerEncoder and nn.Linear, put together."""
+    well_conditioned(C := H * D, dtype)
+    ours = random_model(seed, vocab_size=symbols, d_model=C, n_heads=H, d_ff=2 * C, n_layers=layers, context=9,
+                        bias=bias, norm_first=norm_first).to(dtype)
+    layer = torch_block(ours.blocks[0], C, H, bias, norm_first, dtype)
+    norm = nn.LayerNorm(C, dtype=dtype) if norm_first else None
+    theirs = nn.Sequential(nn.Embedding(symbols, C, dtype=dtype),
+                           nn.TransformerEncoder(layer, layers, norm, enable_nested_tensor=False),
+                           nn.Linear(C, symbols, bias, dtype=dtype))
+    angles = [[t / 10000 ** (2 * (i // 2) / C) for i in range(C)] for t in range(T)]
+    waves = torch.tensor([[(math.cos if i % 2 else math.sin)(a) for i, a in enumerate(row)] for row in angles]).to(dtype)
+
+    def reference(ids):
+        embedding, encoder, head = theirs
+        return head(encoder(embedding(ids) + waves, mask=mask_of_torch(T, dtype)))
+
+    compare(ours, theirs, torch.randint(symbols, (B, T)), model_names, reference)
 
 
-def nonlinearity(ffn):
-    """The function between the two matrices, read off the FFN itself."""
-    def function(x):
-        identity = copy.deepcopy(ffn)
-        with torch.no_grad():
-            for linear in (identity.up, identity.down):
-                linear.weight = nn.Parameter(torch.eye(x.shape[-1]))
-                linear.bias = None
-        return identity(x)
-    grid = torch.linspace(-4, 4, 101)[:, None]
-    for candidate in (nn.functional.gelu, nn.functional.relu):
-        if torch.allclose(function(grid), candidate(grid), atol=1e-6):
-            return candidate
-    raise AssertionError("the FFN bends with neither GELU nor ReLU")
+# ------------------------------------------------------------------ derivatives
+
+TINY = dict(vocab_size=5, d_model=4, n_heads=2, d_ff=3, n_layers=1, context=3)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_model_is_torchs_encoder_between_embedding_and_head(norm_first):
-    C, H = 12, 3
-    model = random_model(5, d_model=C, n_heads=H, d_ff=20, n_layers=3, norm_first=norm_first, context=16)
-    ids = torch.randint(256, (2, 16))
-    x = model.positions(nn.functional.embedding(ids, model.embedding.weight))
-    for block in model.blocks:
-        x = torch_block(block, C, H, False, norm_first)(x, src_mask=causal_mask(16))
-    if norm_first:
-        x = nn.functional.layer_norm(x, (C,), model.norm.weight, model.norm.bias)
-    torch.testing.assert_close(model(ids), x @ model.head.weight.T, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("brick, inputs", [
+    (lambda: Embedding(5, 4), (2, 3)), (lambda: Linear(3, 4, bias=True), (2, 3, 3)), (lambda: LayerNorm(6), (2, 3, 6)),
+    (lambda: CausalSelfAttention(Config(**TINY)), (2, 3, 4)), (lambda: FeedForward(Config(**TINY)), (2, 3, 4)),
+    (lambda: Block(Config(**TINY)), (2, 3, 4)), (lambda: Block(Config(**TINY, norm_first=True, bias=True)), (2, 3, 4)),
+    (lambda: TinyLLM(Config(**TINY)), (2, 3)), (lambda: TinyLLM(Config(**TINY, norm_first=True, bias=True)), (2, 3))],
+    ids=["Embedding", "Linear", "LayerNorm", "CausalSelfAttention", "FeedForward", "Block", "Block, norm first",
+         "TinyLLM", "TinyLLM, norm first"])
+def test_gradients_are_the_derivatives(brick, inputs):
+    """By gradcheck: each derivative against a difference quotient."""
+    torch.manual_seed(0)
+    brick = shake(brick().double())
+    names, parameters = zip(*brick.named_parameters())
+    takes_ids = hasattr(brick, "embedding") or isinstance(brick, Embedding)
+    x = torch.randint(5, inputs) if takes_ids else torch.randn(inputs, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda x, *p: torch.func.functional_call(brick, dict(zip(names, p)), (x,)), (x, *parameters))
+
+
+# ------------------------------------------------------------------ the loss
+
+def cross_entropy_by_hand(model, ids):
+    """-log(e^l / (sum of all e^l)), l the logit of the symbol that came, with Python's own arithmetic."""
+    rows = model(ids[None, :-1].long())[0].tolist()
+    losses = [math.log(math.fsum(math.exp(logit) for logit in row)) - row[symbol]
+              for row, symbol in zip(rows, ids[1:].tolist())]
+    return math.fsum(losses) / len(losses)
+
+
+@given(length=st.integers(2, 9), seed=seeds)
+@settings(max_examples=20)
+def test_the_loss_is_cross_entropy_by_hand(length, seed):
+    model = random_model(seed, d_model=8, n_heads=2, d_ff=8, context=8)
+    ids = torch.randint(256, (length,), dtype=torch.uint8)
+    expected = cross_entropy_by_hand(model, ids)
+    assert evaluate(model, ids) == pytest.approx(expected, rel=1e-5)
+    if length == 9:  # the one window this text has: every row of the batch is it
+        assert train(model, ids, steps=1, batch=3)[0] == pytest.approx(expected, rel=1e-5)

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tinyllm import Config, TinyLLM, evaluate, load_ids, split, train
 from tinyllm.training import sample_batch
@@ -28,7 +30,7 @@ def small_model(seed=0):
 # ------------------------------------------------------------------ evaluation
 
 @given(length=st.integers(2, 200), batch=st.integers(1, 5))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_evaluate_is_the_mean_over_every_symbol_but_the_first(length, batch):
     model, ids = small_model(), torch.randint(256, (length,), dtype=torch.uint8)
     total = 0.0
@@ -49,7 +51,6 @@ def test_nothing_to_predict_is_refused(length):
 # ------------------------------------------------------------------ batches
 
 @given(length=st.integers(9, 40), batch=st.integers(1, 6), seed=st.integers(0, 99))
-@settings(deadline=None)
 def test_a_batch_is_windows_of_the_text_and_what_follows(length, batch, seed):
     ids = torch.arange(length, dtype=torch.uint8)  # every id says where it stands
     inputs, targets = sample_batch(ids, batch, 8, torch.Generator().manual_seed(seed))
@@ -112,6 +113,45 @@ def test_training_beats_counting_symbols():
 def test_a_text_of_one_symbol_is_learned():
     model = small_model()
     assert train(model, torch.full((500,), 97, dtype=torch.uint8), steps=60)[-1] < 0.1
+
+
+def steps_of_the_optimizers(model, steps):
+    """[{optimizer: learning rate}, …], one for each training step, seen from outside by PyTorch's own hook."""
+    seen = [{}]
+
+    def look(optimizer, *_):
+        if optimizer in seen[-1]:
+            seen.append({})
+        seen[-1][optimizer] = optimizer.param_groups[0]["lr"]
+
+    hook = register_optimizer_step_pre_hook(look)
+    train(model, load_ids()[:2000], steps=steps)
+    hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize("sizes", [{}, dict(bias=True, norm_first=True)])
+def test_each_parameter_has_one_optimizer_and_each_matrix_of_the_blocks_has_muon(sizes):
+    torch.manual_seed(0)
+    model = TinyLLM(replace(SMALL, **sizes))
+    optimizers = list(steps_of_the_optimizers(model, 1)[0])
+    owned = [(id(p), type(o).__name__) for o in optimizers for group in o.param_groups for p in group["params"]]
+    assert sorted(p for p, _ in owned) == sorted(id(p) for p in model.parameters())  # all, and none twice
+    matrices = {id(p) for p in model.blocks.parameters() if p.dim() == 2}
+    assert {p for p, optimizer in owned if "Muon" in optimizer} == matrices
+
+
+def test_the_learning_rates_rise_to_their_peak_and_fall_to_almost_nothing():
+    seen = steps_of_the_optimizers(small_model(), 200)
+    rates = [[step[optimizer] for step in seen] for optimizer in seen[0]]
+    assert len(rates) >= 2 and len(seen) == 200
+    for rate in rates:
+        factors = [r / max(rate) for r in rate]
+        peak = factors.index(1)
+        assert 0 < factors[0] < 1 and peak < 50 and factors[-1] < 0.02
+        assert factors[: peak + 1] == sorted(factors[: peak + 1])
+        assert factors[peak:] == sorted(factors[peak:], reverse=True)
+        assert factors == pytest.approx([r / max(rates[0]) for r in rates[0]])  # one schedule for all
 
 
 @pytest.mark.parametrize("length", [0, 1, 8])
