@@ -1,9 +1,7 @@
 """Chapters 1 … k alone make a package that imports and keeps what they have promised so far."""
 
-import json
-import os
-import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import book
@@ -28,44 +26,31 @@ PROMISES = {  # chapter -> what works from there on
 }
 
 
-ALL = """
-import json, sys, traceback
-wrong = {}
-for k, (folder, code) in enumerate(json.load(sys.stdin), start=1):
-    for name in [name for name in sys.modules if name.split(".")[0] == "tinyllm"]:
+@pytest.fixture
+def without_tinyllm(monkeypatch):
+    """As if it had never been imported (in a new process each of these tests would wait for torch)."""
+    def names():
+        return [name for name in sys.modules if name.partition(".")[0] == "tinyllm"]
+
+    kept = {name: sys.modules.pop(name) for name in names()}
+    yield
+    for name in names():
         del sys.modules[name]
-    sys.path[0] = folder
-    try:
-        exec(code, {})
-    except BaseException:
-        wrong[k] = traceback.format_exc()
-print(json.dumps(wrong))
-"""
-
-
-@pytest.fixture(scope="module")
-def prefixes(tmp_path_factory):
-    """The package of chapters 1 … k for every k, and what went wrong with it; in one process, since each
-    would wait for torch."""
-    packages, programs = {}, []
-    for k in range(1, 13):
-        folder = tmp_path_factory.mktemp(f"chapters_1_to_{k}_")
-        book.main(["prefix", str(k), str(folder)])
-        packages[k] = sorted(folder.glob("tinyllm/*.py"))
-        modules = [path.stem for path in packages[k] if path.stem not in ("__init__", "__main__")]
-        code = [f"import tinyllm.{module}" for module in modules] + [PROMISES[chapter] for chapter in range(1, k + 1)]
-        programs.append((str(folder), "\n".join(code)))
-    run = subprocess.run([sys.executable, "-c", ALL], input=json.dumps(programs), capture_output=True, text=True,
-                         cwd=tmp_path_factory.mktemp("nothing_here"), env={**os.environ, "PYTHONPATH": ""})
-    assert run.returncode == 0, run.stderr
-    return packages, json.loads(run.stdout.splitlines()[-1])
+    sys.modules.update(kept)
 
 
 @pytest.mark.parametrize("k", range(1, 13))
-def test_the_first_chapters_stand_alone(k, prefixes):
-    packages, wrong = prefixes
-    assert str(k) not in wrong, wrong[str(k)]
-    assert len(packages[k]) >= k
+def test_the_first_chapters_stand_alone(k, tmp_path, monkeypatch, without_tinyllm):
+    book.main(["prefix", str(k), str(tmp_path)])
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = sorted(tmp_path.glob("tinyllm/*.py"))
+    assert len(modules) >= k
+    for path in modules:
+        if path.stem != "__main__":  # importing that runs the command line
+            assert Path(import_module(f"tinyllm.{path.stem}").__file__) == path
+    reader = {}
+    for chapter in range(1, k + 1):
+        exec(PROMISES[chapter], reader)
 
 
 def test_every_chapter_has_a_promise():
