@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -175,14 +176,15 @@ losses = train(model, load_ids()[:2000], steps=20, batch=8)
 weights = torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()
 json.dump([losses, weights], open(sys.argv[1] + os.environ.get("RANK", ""), "w"))
 ''')
-    one, two = tmp_path / "one", tmp_path / "two"
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    for arguments in ([script, one], [*torchrun, script, two]):
-        run = subprocess.run([sys.executable, *arguments], env=ENVIRONMENT, capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr
-    losses, weights = map(torch.tensor, json.loads(one.read_text()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, str(tmp_path / "alone")])
+        runpy.run_path(script)
+    run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script,
+                          tmp_path / "rank"], env=ENVIRONMENT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    losses, weights = map(torch.tensor, json.loads((tmp_path / "alone").read_text()))
     for rank in "01":
-        their_losses, their_weights = map(torch.tensor, json.loads((tmp_path / f"two{rank}").read_text()))
+        their_losses, their_weights = map(torch.tensor, json.loads((tmp_path / f"rank{rank}").read_text()))
         torch.testing.assert_close(their_losses, losses, rtol=1e-3, atol=1e-3)
         torch.testing.assert_close(their_weights, weights, rtol=2e-2, atol=2e-2)
 
