@@ -5,9 +5,11 @@ small chapters that has one of each thing a chapter can have.
 """
 
 import io
+import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -407,6 +409,66 @@ def test_what_cannot_be_stitched_is_refused_and_nothing_changes(copy, old, new, 
     assert copy.state() == state
 
 
+# -------------------------------------------------------------- interruptions
+
+WRITES = {"os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}     # and open, but for reading
+
+
+def run_and_interrupt(copy, command, signal_number, step):
+    """Run a command in a process that sends itself a signal before the step-th change it makes to the
+    book's files, whatever that is: Python announces each. Returns the exit status, -9 for a killed process."""
+    steps = itertools.count()
+
+    def watch(event, arguments):
+        writes = event in WRITES or event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes and str(copy.root) in str(arguments) and next(steps) == step:
+            if event == "open" and arguments[2] & os.O_TRUNC and os.path.exists(arguments[0]):
+                os.truncate(arguments[0], 0)    # as if the signal came right after opening
+            os.kill(os.getpid(), signal_number)
+
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            with pytest.MonkeyPatch.context() as patch, open(os.devnull, "w") as nowhere:
+                patch.setattr(book, "ROOT", copy.root)
+                sys.addaudithook(watch)
+                with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                    status = book.main([command])
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("command", ["stitch", "tangle"])
+def test_interrupted_at_any_step_no_side_is_lost_and_the_next_run_repairs(copy, tmp_path, command, number):
+    """Before each single change of a file in turn; two chapters and two modules are to change."""
+    words, lists = (copy.words, copy.lists) if command == "stitch" else (copy.one, copy.two)
+    copy.edit(words, "hello {", "good morning {")
+    copy.edit(lists, "total = 0", "total = 1")
+    before, done = copy.state(), Copy(shutil.copytree(copy.root, tmp_path / "done"))
+    done.run(command)
+    after = done.state()
+    assert sum(before[path] != after[path] for path in before) == 3     # two files and the record
+
+    for step in itertools.count():
+        here = Copy(shutil.copytree(copy.root, tmp_path / f"interrupted {step}"))
+        status = run_and_interrupt(here, command, number, step)
+        state = {path: text for path, text in here.state().items() if path.suffix != ".new"}
+        assert state.keys() == before.keys()
+        assert all(text in (before[path], after[path]) for path, text in state.items()), "a file is neither old nor new"
+        if number == signal.SIGINT:
+            assert state == here.state(), "half a file was left behind"
+        if status == 0:
+            break
+        assert status == (130 if number == signal.SIGINT else -number)
+        here.run(command if state != after else "check")
+        assert {path: text for path, text in here.state().items() if path.suffix != ".new"} == after
+        here.run("check")
+    assert step > 8 and state == after
+
+
 # ------------------------------------------------- faults of a chapter's author
 
 @pytest.mark.parametrize("old, new, says", [
@@ -439,8 +501,15 @@ def test_what_cannot_be_stitched_is_refused_and_nothing_changes(copy, old, new, 
     ("世界", "世\r界", "docs/01-words.md:16"),
     ("世界", "世\u2028界", "docs/01-words.md:16"),
     ("    Grüße", "# ~/~ end\n    Grüße", "docs/01-words.md:16"),
-])
-def test_a_fault_stops_with_file_and_line(copy, old, new, says):
+], ids=[
+    "unknown reference", "unknown reference with a space", "duplicated piece name", "piece in no file",
+    "two assemblies for one file", "file outside the package", "misspelt assembly",
+    "space before the piece's name", "options on a piece", "bash fence", "sh fence", "unknown fence",
+    "fence within a fence", "fence never closed", "syntax error in a piece", "reference inside a piece",
+    "syntax error in an assembly", "missing front matter", "kernelspec not under jupyter",
+    "front matter without the kernel's name", "not UTF-8", "byte order mark", "two kinds of line ends",
+    "carriage return", "line separator", "looks like a marker"])
+def test_a_chapters_fault_stops_with_file_and_line_and_changes_nothing(copy, old, new, says):
     text = copy.one.read_text("utf-8")
     assert text.count(old) == 1
     copy.one.write_bytes(text.replace(old, new).encode("utf-8", "surrogateescape"))
