@@ -54,9 +54,11 @@ clean:  ## remove what make has built (.venv/ stays)
 	rm -rf site site.new site.old .cache dist .pytest_cache .hypothesis .entangled
 	find docs tools tests tinyllm \( -name __pycache__ -o -name '.*.new' \) -prune -exec rm -rf {} +
 
-# The old site stays until the new one is complete. Its date is that of the build's
-# start: what is edited while the build runs makes it out of date.
+# The old site stays until the new one is complete, and comes back if a build was killed while it
+# changed places. Its date is that of the build's start: what is edited meanwhile makes it out of date.
+.PRECIOUS: site/index.html
 site/index.html: $(SOURCES)
+	@if [ -e site.old ] && [ ! -e site ]; then mv site.old site; fi
 	@mkdir -p .cache && touch .cache/build-started && rm -rf site.new site.old
 	@$(PY) -m mkdocs build --strict -d site.new
 	@touch -r .cache/build-started site.new/index.html

@@ -166,7 +166,9 @@ def test_two_builds_give_the_same_site(book):
     ("print(", "import os; os._exit(1) #", r"docs/02-two\.md:19 \(code cell 1\): the Python process died"),
     ("print(", "import matplotlib.pyplot as plt; plt.plot([1, 2]) #", r"docs/02-two\.md:19 \(code cell 1\): .* alt="),
     ("print(", "import os; print(os.getcwd()) #", r"docs/02-two\.md:19 \(code cell 1\): the output shows a path"),
-])
+], ids=[
+    "unknown chapter", "unknown anchor", "an error", "a syntax error", "a dead process", "a figure without words",
+    "a path of this machine"])
 def test_a_fault_stops_the_build_and_says_where(book, old, new, message):
     book.edit("docs/02-two.md", old, new)
     assert re.search(message, said := book.build(fails=True)), said
