@@ -48,7 +48,7 @@ bench: .venv/bench  ## the model measured against its peers, a quarter of an hou
 	@$(PY) tools/bench.py $(if $(QUICK),--quick) $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 wheel: .venv/ready  ## dist/*.whl, the same bytes from the same sources
-	@$(PY) -m pip wheel -qq --no-deps -w dist .
+	@$(PY) -m pip wheel -qq --no-deps --no-build-isolation -w dist .
 
 clean:  ## remove what make has built (.venv/ stays)
 	rm -rf site site.new site.old .cache dist .pytest_cache .hypothesis .entangled
