@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What the built book depends on.
 SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*' 2>/dev/null)
 
-.PHONY: help book test quick serve tangle check stitch weights bench wheel clean FORCE
+.PHONY: help book test quick coverage serve tangle check stitch weights bench wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -27,6 +27,12 @@ test: check  ## all tests, over the built book
 
 quick: .venv/ready  ## the tests that need no built book
 	@$(PY) -m pytest -m "not site"
+
+coverage: .venv/ready  ## which lines and branches of tinyllm/ the tests reach
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	@$(PY) -m coverage run -m pytest -q -m "not site and not book"
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
 
 serve: tangle  ## the book live in the browser; tangles on save, ends with Ctrl-C
 	@$(PY) -m mkdocs serve

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+pytestmark = [pytest.mark.book, pytest.mark.skipif(not shutil.which("make"), reason="needs make")]
 
 
 @pytest.fixture

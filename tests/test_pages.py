@@ -18,7 +18,7 @@ import pytest
 import mkdocs_fork
 from pages import figures, maths, pieces
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.book, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[1]
 

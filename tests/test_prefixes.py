@@ -7,6 +7,8 @@ from pathlib import Path
 import book
 import pytest
 
+pytestmark = pytest.mark.book
+
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / "docs").glob("[0-9]*.md"))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.book
+
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"
 CHAPTERS = sorted(path.stem for path in (ROOT / "docs").glob("[0-9A]*.md") if path.stem != "A1-editing") + ["index"]

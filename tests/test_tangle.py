@@ -18,6 +18,8 @@ from pathlib import Path
 import book
 import pytest
 
+pytestmark = pytest.mark.book
+
 ROOT = Path(__file__).resolve().parent.parent
 ENTANGLED = book.call_entangled     # as make runs it; conftest puts a quicker one in its place
 
