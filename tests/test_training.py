@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -162,27 +163,35 @@ def test_too_short_a_text_is_refused(length):
 
 
 @pytest.mark.slow
-def test_two_processes_train_like_one(tmp_path):
-    """The same losses whether one process takes whole batches or two take half of each."""
+def test_two_processes_train_like_one(tmp_path, capsys):
+    """The same losses and weights whether one process takes whole batches or two take half of each;
+    `tinyllm train` under torchrun saves one model and prints one loss."""
     script = tmp_path / "run.py"
     script.write_text('''
 import json, os, sys, torch
 from tinyllm import Config, TinyLLM, load_ids, train
-if "WORLD_SIZE" in os.environ:
-    torch.distributed.init_process_group("gloo")
+from tinyllm.cli import main
+data, out = sys.argv[1:]
+main(["train", "--data", data, "--steps", "3", "--out", out + ".safetensors"])
 torch.manual_seed(0)
 model = TinyLLM(Config(d_model=16, n_heads=2, d_ff=32, n_layers=1, context=8))
-losses = train(model, load_ids()[:2000], steps=20, batch=8)
+losses = train(model, load_ids(data), steps=20, batch=8)
 weights = torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()
-json.dump([losses, weights], open(sys.argv[1] + os.environ.get("RANK", ""), "w"))
+json.dump([losses, weights], open(out + os.environ.get("RANK", ""), "w"))
 ''')
+    data, alone = tmp_path / "data", tmp_path / "alone"
+    data.write_bytes(bytes(load_ids()[:2000].tolist()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [script, str(tmp_path / "alone")])
-        runpy.run_path(script)
-    run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script,
-                          tmp_path / "rank"], env=ENVIRONMENT, capture_output=True, text=True)
+        patch.setattr(sys, "argv", [str(script), str(data), str(alone)])
+        runpy.run_path(str(script))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run([*torchrun, script, data, tmp_path / "rank"], env=ENVIRONMENT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    losses, weights = map(torch.tensor, json.loads((tmp_path / "alone").read_text()))
+
+    one, two = (re.findall("^val_loss (.*) nats", printed, re.M) for printed in (capsys.readouterr().out, run.stdout))
+    assert len(one) == len(two) == 1 and float(one[0]) == pytest.approx(float(two[0]), abs=0.01)
+    assert not list(tmp_path.glob("*.part")) and TinyLLM.load(tmp_path / "rank.safetensors")
+    losses, weights = map(torch.tensor, json.loads(alone.read_text()))
     for rank in "01":
         their_losses, their_weights = map(torch.tensor, json.loads((tmp_path / f"rank{rank}").read_text()))
         torch.testing.assert_close(their_losses, losses, rtol=1e-3, atol=1e-3)
