@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What the built book depends on.
 SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*' 2>/dev/null)
 
-.PHONY: help book test quick coverage serve tangle check stitch weights bench wheel clean FORCE
+.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights bench wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -25,7 +25,7 @@ test: check  ## all tests, over the built book
 	@$(MAKE) --no-print-directory site/index.html
 	@$(PY) -m pytest
 
-quick: .venv/ready  ## the tests that need no built book
+quick: .venv/ready  ## the tests that need no built book, within two minutes
 	@$(PY) -m pytest -m "not site"
 
 coverage: .venv/ready  ## which lines and branches of tinyllm/ the tests reach
@@ -33,6 +33,13 @@ coverage: .venv/ready  ## which lines and branches of tinyllm/ the tests reach
 	@$(PY) -m coverage run -m pytest -q -m "not site and not book"
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
+
+mutants: .venv/ready  ## is each small change of the model's code noticed by a test? (long)
+	@$(PY) tools/mutants.py
+
+audit: .venv/ready  ## known vulnerabilities of the pinned versions; asks over the network
+	@$(PY) -m venv .cache/audit && .cache/audit/bin/python -m pip install -qq pip-audit
+	@.cache/audit/bin/python -m pip_audit --strict --no-deps --disable-pip --progress-spinner off -r constraints.txt
 
 serve: tangle  ## the book live in the browser; tangles on save, ends with Ctrl-C
 	@$(PY) -m mkdocs serve

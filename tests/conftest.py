@@ -10,9 +10,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: models this small
 
 import book  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
-settings.register_profile("book", deadline=None)  # how long an example takes depends on what else is running
+# How long an example takes depends on what else is running.
+settings.register_profile("book", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("mutants", settings.get_profile("book"), derandomize=True, report_multiple_bugs=False,
+                          phases=[Phase.explicit, Phase.generate])  # tools/mutants.py: the first failure will do
 settings.load_profile("book")
 
 
