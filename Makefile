@@ -35,7 +35,7 @@ coverage: .venv/ready  ## which lines and branches of tinyllm/ the tests reach
 	@$(PY) -m coverage report
 
 mutants: .venv/ready  ## is each small change of the model's code noticed by a test? (long)
-	@$(PY) tools/mutants.py
+	@$(PY) tools/mutants.py mask attention block generation
 
 audit: .venv/ready  ## known vulnerabilities of the pinned versions; asks over the network
 	@$(PY) -m venv .cache/audit && .cache/audit/bin/python -m pip install -qq pip-audit

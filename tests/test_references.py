@@ -140,6 +140,10 @@ def test_linear_is_torchs(inputs, outputs, bias, shape, dtype, seed):
     compare(ours, theirs, torch.randn(*shape, inputs, dtype=dtype))
 
 
+def test_a_linear_has_no_bias_unless_asked():
+    assert Linear(3, 2).bias is None and Linear(3, 2, bias=True).bias.shape == (2,)
+
+
 @given(st.integers(2, 40), st.floats(0.01, 100), st.lists(st.integers(1, 4), max_size=3), dtypes, seeds)
 def test_layer_norm_is_torchs(dim, scale, shape, dtype, seed):
     well_conditioned(dim, dtype)
