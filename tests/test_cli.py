@@ -262,6 +262,12 @@ def test_output_cut_off_is_no_error():
     process.wait(60)
 
 
+def test_training_without_standard_error_only_lacks_the_progress_bar(tinyllm, data, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)  # what Python makes of 2>&-
+    status, said, _ = tinyllm("train", "--data", data, "--steps", 2, "--out", "new.safetensors")
+    assert status == 0 and "val_loss" in said
+
+
 def test_any_text_through_a_pipe_is_refused_under_torchrun(tinyllm, monkeypatch):
     """Each process would read a part of it, and train on another text."""
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -19,12 +19,23 @@ from torch import nn
 from test_references import random_model
 from test_text import peak_memory
 from tinyllm import Config, TinyLLM, encode, ledger
+from tinyllm.bricks import Linear
 
 FORBIDDEN = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.MultiheadAttention, nn.Dropout)
 
 
 def matrices(model):
     return sum(p.numel() for p in model.parameters() if p.dim() == 2)
+
+
+# ------------------------------------------------------------------ how a model starts
+
+def test_weights_start_uniform_within_one_over_the_root_of_the_inputs():
+    torch.manual_seed(0)
+    limit, weight = 200**-0.5, Linear(200, 300).weight
+    assert weight.abs().max() <= limit and weight.max() > 0.99 * limit and weight.min() < -0.99 * limit
+    assert weight.mean().abs() < 0.01 * limit and weight.var().item() == pytest.approx(limit**2 / 3, rel=0.03)
+    assert not Linear(2, 3, bias=True).bias.any()
 
 
 # ------------------------------------------------------------------ the ledger

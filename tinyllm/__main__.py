@@ -1,3 +1,2 @@
-"""`python -m tinyllm` is the command line (chapter 12)."""
-from tinyllm.cli import main
+from tinyllm.cli import main  # `python -m tinyllm` is the command line (chapter 12)
 main()

@@ -2,15 +2,17 @@
 import torch
 from torch import nn
 
-class Brick(nn.Module):
-    """A module that prints its sizes, input -> output."""
+class HookPoint(nn.Module):
+    """A named place that knows its sizes and returns its input: hooks can read or replace what it returns."""
     def __init__(self, sizes):
         super().__init__()
         self.sizes = sizes
     def extra_repr(self):
         return self.sizes
+    def forward(self, x):
+        return x
 
-class Embedding(Brick):
+class Embedding(HookPoint):
     """A table with one learned row per symbol: ids (...) -> vectors (..., dim)."""
     def __init__(self, symbols, dim):
         super().__init__(f"{symbols} symbols -> {dim}")
@@ -18,7 +20,7 @@ class Embedding(Brick):
     def forward(self, ids):
         return self.weight.index_select(0, ids.flatten()).view(*ids.shape, self.weight.shape[1])
 
-class Linear(Brick):
+class Linear(HookPoint):
     """y = x Wᵀ (+ b): vectors (..., inputs) -> (..., outputs). weight is (outputs, inputs)."""
     def __init__(self, inputs, outputs, bias=False):
         super().__init__(f"{inputs} -> {outputs}" + ", bias" * bias)
@@ -28,7 +30,7 @@ class Linear(Brick):
         y = x @ self.weight.T
         return y if self.bias is None else y + self.bias
 
-class LayerNorm(Brick):
+class LayerNorm(HookPoint):
     """Bring each vector (..., dim) to mean 0 and variance 1, then apply a learned weight and bias.
     Source: Ba, Kiros and Hinton, "Layer Normalization", 2016, equation 4."""
     def __init__(self, dim):
@@ -38,7 +40,7 @@ class LayerNorm(Brick):
         x = x - x.mean(-1, keepdim=True)
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.weight + self.bias
 
-class Positions(Brick):
+class Positions(HookPoint):
     """Add sin(t / 10000^(2i/dim)) to column 2i of the vector at position t, the cosine to column
     2i + 1. No parameters. Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.5."""
     def __init__(self, context, dim):
@@ -48,8 +50,3 @@ class Positions(Brick):
         self.register_buffer("table", table, persistent=False)
     def forward(self, x):
         return x + self.table[: x.shape[-2]]
-
-class HookPoint(Brick):
-    """A named place in the forward pass: returns its input; hooks can read it or replace it."""
-    def forward(self, x):
-        return x

@@ -2,11 +2,11 @@
 import argparse, os, sys, time, tinyllm
 from inspect import signature
 
-HELP = dict(  # what each option is
-    data="a file, - for standard input, or shakespeare; without it, Python's manual", steps="of training",
+HELP = dict(
+    data="a file, - for standard input, or shakespeare; without it, Python's manual", steps="training steps",
     init="checkpoint to start from", device="auto, cpu, cuda or mps", seed="of the random numbers",
-    out="file for the model; for inspect, folder for heat maps", prompt="text to start from", tokens="to add",
-    model="file; without it, the package's", temperature="0: the likeliest", top_k="only the k likeliest")
+    out="model file; for inspect, heat map folder", prompt="text to start from", top_k="only the k likeliest",
+    model="checkpoint; without it, the package's", tokens="symbols to add", temperature="0: the likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
@@ -21,6 +21,7 @@ def main(argv=None):
             command.add_argument(flag, type=option.annotation, default=option.default, help=text)
     options = vars(parser.parse_args(argv))
     sys.stdout and sys.stdout.reconfigure(errors="replace")  # a terminal may not know each character
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # closed, it would stop the progress bar
     try:
         options.pop("run")(**options)
     except (BrokenPipeError, KeyboardInterrupt):

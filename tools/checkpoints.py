@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 import tinyllm  # noqa: E402
 
-STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 100, 150, 220, 320, 460, 660, 950, 1350, 1900, 2600, 3400, 4200]
+STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 100, 150, 220, 320, 460, 660, 950, 1350, 1900, 2700, 3800, 5300]
 SHIPPED = ROOT / "tinyllm" / "pretrained.safetensors"
 OUT = ROOT / "docs" / "assets" / "playground" / "checkpoints.safetensors"
 
