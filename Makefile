@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What the built book depends on.
 SOURCES = mkdocs.yml constraints.txt $(shell find docs tools tinyllm -type f ! -name '*.pyc' ! -name '.*' 2>/dev/null)
 
-.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights bench wheel clean FORCE
+.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights bench ablation wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -56,6 +56,9 @@ stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
 weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
+
+ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, an hour (ARGS=…)
+	@$(PY) tools/ablation.py $(ARGS)
 
 bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)
 	@$(PY) tools/bench.py $(if $(QUICK),--quick) $(if $(DATA),--data '$(DATA)') $(ARGS)

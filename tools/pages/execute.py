@@ -2,7 +2,7 @@
 
 The cache key is what the outputs depend on and nothing else: the chapter's code cells
 (jupyter-cache hashes those) and a digest of the package, its weights, the results of
-`make bench`, the pinned versions and the plotting style (the name of the cache's folder).
+`make bench` and `make ablation`, the pinned versions and the plotting style (the name of the cache's folder).
 Prose is not part of it.
 """
 
@@ -39,7 +39,7 @@ def digest() -> str:
     """One short name for the state of everything besides its code that a chapter's outputs rest on."""
     sha = hashlib.sha256(sys.version.encode())
     package = (p for p in sorted((ROOT / "tinyllm").rglob("*")) if p.suffix in {".py", ".safetensors"})
-    for path in (*package, ROOT / "docs" / "assets" / "bench.json", ROOT / "constraints.txt", STYLE, Path(__file__)):
+    for path in (*package, *sorted((ROOT / "docs" / "assets").glob("*.json")), ROOT / "constraints.txt", STYLE, Path(__file__)):
         if path.is_file():
             sha.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return sha.hexdigest()[:16]

@@ -1,0 +1,142 @@
+"""Train the model of chapter 9 again and again, each time with one choice changed, and write what
+comes out to docs/assets/ablation.json, which the chapter prints: make ablation. Two minutes a run.
+
+    python tools/ablation.py                  # all choices, on tiny-shakespeare
+    python tools/ablation.py --only momentum  # those with this word in their name; the others stay
+"""
+
+import argparse
+import json
+import math
+import os
+from contextlib import ExitStack
+from inspect import signature
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch.optim import AdamW
+
+from tinyllm import Config, TinyLLM, evaluate, load_ids, split, training
+
+STEPS, BATCH = (signature(training.train).parameters[name].default for name in ("steps", "batch"))
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "assets" / "ablation.json"
+
+
+def recipe():
+    """The numbers that the table is about."""
+    model = TinyLLM()
+    groups = [{name: value for name, value in group.items() if name in ("lr", "momentum", "betas", "weight_decay", "ns_steps")}
+              for optimizer in package_optimizers(model) for group in optimizer.param_groups]
+    rates = [round(training.schedule(progress / 100), 4) for progress in (1, 2, 50, 99)]
+    said = dict(steps=STEPS, batch=BATCH, context=model.config.context, groups=groups, schedule=rates)
+    return json.loads(json.dumps(said))  # tuples as lists, as they are in the file
+
+
+def optimizers(tables={}, vectors={}, **matrices):
+    """make_optimizers of the package with other numbers for its three groups of parameters."""
+    def make(model):
+        ours, others = package_optimizers(model)
+        for group, numbers in zip(ours.param_groups + others.param_groups, (matrices, tables, vectors)):
+            group.update(numbers)
+        return [ours, others]
+    return dict(make_optimizers=make)
+
+
+def adamw_alone(rate):
+    return dict(make_optimizers=lambda model: [
+        AdamW(model.parameters(), lr=rate, betas=(0.9, 0.99), weight_decay=0.0, fused=True)])
+
+
+def random_windows(ids, batch, context, generator):
+    while True:
+        starts = torch.randint(len(ids) - context, (batch,), generator=generator)
+        windows = ids.unfold(0, context + 1, 1)[starts].long()
+        yield windows[:, :-1], windows[:, 1:]
+
+
+def set_embedding(model, deviation):
+    model.embedding.weight.normal_(0, deviation)
+
+
+def silence(model):
+    """What each sub-layer adds, and all logits, start at zero."""
+    model.head.weight.zero_()
+    for block in model.blocks:
+        block.attention.output.weight.zero_()
+        block.ffn.down.weight.zero_()
+
+
+def look_back(model):
+    """Head h of the first block starts by looking h symbols back: its keys copy sines and cosines of
+    the position, its queries turn them by h steps."""
+    attention, width = model.blocks[0].attention, model.config.d_model
+    size = width // attention.n_heads
+    attention.query.weight.zero_(), attention.key.weight.zero_()
+    for row in range(0, width, 2):
+        head, column = divmod(row, size)
+        angle = head / 10000 ** (column / width)
+        attention.key.weight[row : row + 2, column : column + 2] = torch.eye(2)
+        attention.query.weight[row : row + 2, column : column + 2] = torch.tensor(
+            [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+
+
+def cosine(progress):
+    return min(progress / 0.02, 1) * (1 + math.cos(math.pi * progress)) / 2
+
+
+package_optimizers = training.make_optimizers
+CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or other numbers
+    "nothing": {},
+    "AdamW alone, rate 0.005": adamw_alone(0.005),
+    "Muon: momentum 0.95": optimizers(momentum=0.95),
+    "Muon: momentum 0.8": optimizers(momentum=0.8),
+    "Muon: rate 0.01": optimizers(lr=0.01),
+    "Muon: 3 iterations": optimizers(ns_steps=3),
+    "embedding and head: rate 0.005": optimizers(tables=dict(lr=0.005)),
+    "embedding and head: rate 0.02": optimizers(tables=dict(lr=0.02)),
+    "LayerNorms: rate 0.01": optimizers(vectors=dict(lr=0.01)),
+    "rates fall along a cosine": dict(schedule=cosine),
+    "rates never fall": dict(schedule=lambda progress: min(progress / 0.02, 1)),
+    "windows at random places": dict(batches=random_windows),
+    "32 windows, half the steps": dict(batch=2, share=1 / 2),
+    "context 128, half the windows": dict(batch=1 / 2, context=128),
+    "embedding starts with deviation 0.3": dict(init=lambda model: set_embedding(model, 0.3)),
+    "sub-layers and head start at zero": dict(init=silence),
+    "heads start by looking 0 to 3 back": dict(init=look_back),
+}
+
+
+def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambda model: None, **replaced):
+    """Validation loss (nats per symbol) of one training with these changes."""
+    torch.manual_seed(seed)
+    model = TinyLLM(Config(context=context))
+    with torch.no_grad():
+        init(model)
+    with ExitStack() as patches:
+        for name, function in replaced.items():
+            patches.enter_context(patch.object(training, name, function))
+        training.train(model, split(ids)[0], steps=round(steps * share), batch=round(BATCH * batch), seed=seed)
+    return evaluate(model, split(ids)[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="shakespeare", help="as for tinyllm train (default: shakespeare)")
+    parser.add_argument("--only", default="", help="run the choices whose names contain this")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each choice (default: 1)")
+    parser.add_argument("--steps", type=int, default=STEPS, help="(default: %(default)s)")
+    options = parser.parse_args()
+    ids = load_ids(options.data)
+    losses = json.loads(RESULTS.read_text())["losses"] if RESULTS.exists() and options.only else {}
+    for name, change in CHOICES.items():
+        if options.only in name:
+            losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in range(options.seeds)]
+            print(f"{name:44} {losses[name]}", flush=True)
+            part = RESULTS.with_suffix(".part")  # an interrupted run leaves the results so far
+            part.write_text(json.dumps(dict(recipe=recipe(), losses=losses), indent=1) + "\n")
+            os.replace(part, RESULTS)
+
+
+if __name__ == "__main__":
+    main()
