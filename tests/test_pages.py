@@ -194,6 +194,18 @@ print("a <warning>", file=sys.stderr)
 ```python tags=["hide"]
 print("hid" + "den")
 ```
+
+```python
+import time
+print("one", flush=True)
+time.sleep(0.5)  # long enough for a message of its own
+print("two")
+```
+
+```python tags=["raises-exception"]
+import json
+json.loads("no")
+```
 ''', "01-one")
     book.build()
     page = book.page("02-two")
@@ -201,6 +213,10 @@ print("hid" + "den")
     assert "a &lt;warning&gt;" in page and ">noise" not in page and "hidden</samp>" not in page
     notebook = json.loads((book.folder / "site/02-two/02-two.ipynb").read_text(encoding="utf-8"))
     assert any("hid" in "".join(cell["source"]) for cell in notebook["cells"]), "the notebook needs hidden cells too"
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+    assert "one\ntwo\n" in ["".join(output.get("text", "")) for output in outputs], "one text, however it came"
+    errors = [output["traceback"] for output in outputs if output["output_type"] == "error"]
+    assert errors[0] == ["KeyError: 'key'"] and len(errors[1]) == 1, "a traceback names this machine's folders"
     # The error is no longer intended: what the cache holds may not be published.
     book.edit("docs/02-two.md", 'python tags=["raises-exception"]', "python")
     assert re.search(r"\(code cell 2\): KeyError", book.build(fails=True))
