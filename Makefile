@@ -35,7 +35,7 @@ coverage: .venv/ready  ## which lines and branches of tinyllm/ the tests reach
 	@$(PY) -m coverage report
 
 mutants: .venv/ready  ## is each small change of the model's code noticed by a test? (long)
-	@$(PY) tools/mutants.py mask attention block generation
+	@$(PY) tools/mutants.py
 
 audit: .venv/ready  ## known vulnerabilities of the pinned versions; asks over the network
 	@$(PY) -m venv .cache/audit && .cache/audit/bin/python -m pip install -qq pip-audit
@@ -57,7 +57,7 @@ weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
 
-ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, an hour (ARGS=…)
+ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, most of an hour (ARGS=…)
 	@$(PY) tools/ablation.py $(ARGS)
 
 bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)

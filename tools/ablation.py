@@ -8,15 +8,15 @@ comes out to docs/assets/ablation.json, which the chapter prints: make ablation.
 import argparse
 import json
 import math
-import os
 from contextlib import ExitStack
 from inspect import signature
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from torch.optim import AdamW
 
+from bench import stop, write
+from peers import adamw
 from tinyllm import Config, TinyLLM, evaluate, load_ids, split, training
 
 STEPS, BATCH = (signature(training.train).parameters[name].default for name in ("steps", "batch"))
@@ -43,20 +43,11 @@ def optimizers(tables={}, vectors={}, **matrices):
     return dict(make_optimizers=make)
 
 
-def adamw_alone(rate):
-    return dict(make_optimizers=lambda model: [
-        AdamW(model.parameters(), lr=rate, betas=(0.9, 0.99), weight_decay=0.0, fused=True)])
-
-
 def random_windows(ids, batch, context, generator):
     while True:
         starts = torch.randint(len(ids) - context, (batch,), generator=generator)
         windows = ids.unfold(0, context + 1, 1)[starts].long()
         yield windows[:, :-1], windows[:, 1:]
-
-
-def set_embedding(model, deviation):
-    model.embedding.weight.normal_(0, deviation)
 
 
 def silence(model):
@@ -88,7 +79,7 @@ def cosine(progress):
 package_optimizers = training.make_optimizers
 CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or other numbers
     "nothing": {},
-    "AdamW alone, rate 0.005": adamw_alone(0.005),
+    "AdamW alone, rate 0.005": dict(make_optimizers=adamw(0.005)),
     "Muon: momentum 0.95": optimizers(momentum=0.95),
     "Muon: momentum 0.8": optimizers(momentum=0.8),
     "Muon: rate 0.01": optimizers(lr=0.01),
@@ -101,7 +92,7 @@ CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or o
     "windows at random places": dict(batches=random_windows),
     "32 windows, half the steps": dict(batch=2, share=1 / 2),
     "context 128, half the windows": dict(batch=1 / 2, context=128),
-    "embedding starts with deviation 0.3": dict(init=lambda model: set_embedding(model, 0.3)),
+    "embedding starts with deviation 0.3": dict(init=lambda model: model.embedding.weight.normal_(0, 0.3)),
     "sub-layers and head start at zero": dict(init=silence),
     "heads start by looking 0 to 3 back": dict(init=look_back),
 }
@@ -124,18 +115,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="shakespeare", help="as for tinyllm train (default: shakespeare)")
     parser.add_argument("--only", default="", help="run the choices whose names contain this")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each choice (default: 1)")
     parser.add_argument("--steps", type=int, default=STEPS, help="(default: %(default)s)")
     options = parser.parse_args()
-    ids = load_ids(options.data)
-    losses = json.loads(RESULTS.read_text())["losses"] if RESULTS.exists() and options.only else {}
-    for name, change in CHOICES.items():
-        if options.only in name:
-            losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in range(options.seeds)]
+    chosen = {name: change for name, change in CHOICES.items() if options.only in name}
+    try:
+        ids, losses = load_ids(options.data), {}
+        if not chosen:
+            raise ValueError(f"no choice has {options.only!r} in its name: {', '.join(CHOICES)}")
+        if options.only and RESULTS.exists():
+            losses = json.loads(RESULTS.read_text("utf-8"))["losses"]
+        for name, change in chosen.items():  # where nothing is changed, how far do the seeds differ?
+            losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in range(1 if change else 3)]
             print(f"{name:44} {losses[name]}", flush=True)
-            part = RESULTS.with_suffix(".part")  # an interrupted run leaves the results so far
-            part.write_text(json.dumps(dict(recipe=recipe(), losses=losses), indent=1) + "\n")
-            os.replace(part, RESULTS)
+            write(dict(recipe=recipe(), losses=losses), RESULTS)
+    except KeyboardInterrupt:
+        stop("interrupted; the rows so far are written", 130)
+    except (OSError, ValueError) as error:
+        stop(str(error).splitlines()[0], 2)
 
 
 if __name__ == "__main__":

@@ -337,7 +337,7 @@ def write(results, path):
 
 
 def stop(message, status):
-    print(f"bench: {message}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)
     sys.exit(status)
 
 
