@@ -57,7 +57,7 @@ def test_the_encoders_layers_do_not_start_equal():
     assert not first.equal(second)
 
 
-@pytest.mark.parametrize("recipe", [peers.our_recipe, peers.adamw(0.005)])
+@pytest.mark.parametrize("recipe", [peers.our_recipe, peers.torch_muon, peers.adamw(0.005)])
 @pytest.mark.parametrize("network", [TinyLLM, peers.EncoderPeer])
 def test_a_recipe_trains_every_parameter_once(network, recipe):
     model = network(Config(**SMALL))

@@ -1,6 +1,5 @@
 """One block of the Transformer (chapter 7)."""
-import torch.nn.functional as F
-from torch import nn
+import torch.nn as nn, torch.nn.functional as F
 from tinyllm.attention import CausalSelfAttention
 from tinyllm.bricks import HookPoint, LayerNorm, Linear
 

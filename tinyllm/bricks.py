@@ -1,6 +1,5 @@
 """The parts a model is built from (chapter 5)."""
-import torch
-from torch import nn
+import torch, torch.nn as nn
 
 class HookPoint(nn.Module):
     """A named place that knows its sizes and returns its input: hooks can read or replace what it returns."""

@@ -2,19 +2,18 @@
 import argparse, os, sys, time, tinyllm
 from inspect import signature
 
-HELP = dict(
-    data="a file, - for standard input, or shakespeare; without it, Python's manual", steps="training steps",
-    init="checkpoint to start from", device="auto, cpu, cuda or mps", seed="of the random numbers",
-    out="model file; for inspect, heat map folder", prompt="text to start from", top_k="only the k likeliest",
-    model="checkpoint; without it, the package's", tokens="symbols to add", temperature="0: the likeliest")
+HELP = dict(data="a file, - for standard input, or shakespeare; without it, Python's manual",
+            model="checkpoint; without it, the package's", out="model file; for inspect, heat map folder",
+            prompt="text to start from", steps="training steps", tokens="symbols to add",
+            init="checkpoint to start from", seed="of the random numbers", device="auto, cpu, cuda or mps",
+            temperature="0: the likeliest", top_k="only the k likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
     parser = argparse.ArgumentParser("tinyllm", description="Train, run and inspect a small model.")
-    commands = parser.add_subparsers(required=True, metavar="train | generate | inspect")
+    commands = parser.add_subparsers(required=True, dest="run", metavar="train | generate | inspect")
     for run in (train, generate, inspect):
         command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
-        command.set_defaults(run=run)
         for name, option in signature(run).parameters.items():
             flag = name if name == "prompt" else "--" + name.replace("_", "-")
             text = HELP[name] + f" (default: {option.default})" * (option.default not in (None, option.empty))
@@ -23,7 +22,7 @@ def main(argv=None):
     sys.stdout and sys.stdout.reconfigure(errors="replace")  # a terminal may not know each character
     sys.stderr = sys.stderr or open(os.devnull, "w")  # closed, it would stop the progress bar
     try:
-        options.pop("run")(**options)
+        globals()[options.pop("run")](**options)
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(130)  # nobody reads on, or Ctrl-C: nothing is left to be said
     except (ArithmeticError, AssertionError, ImportError, OSError, RuntimeError, ValueError) as error:

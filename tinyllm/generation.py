@@ -1,6 +1,5 @@
 """Text out of a model, one step at a time (chapter 10)."""
-import codecs, math
-from collections import namedtuple
+import codecs, collections, math
 import torch
 from tinyllm.text import encode
 
@@ -19,7 +18,7 @@ def next_logits(model, ids):
         raise ValueError("the prompt is empty: give at least one character")
     return model(ids[None, -model.config.context :].to(model.head.weight.device))[0, -1].cpu()
 
-Step = namedtuple("Step", "id text probabilities")  # text is "" inside a character of several bytes
+Step = collections.namedtuple("Step", "id text probabilities")  # text is "" inside a character of several bytes
 def generate(model, prompt, tokens=50, temperature=0.8, top_k=None, seed=0):
     """Continue prompt, one Step at a time: "".join(step.text for step in generate(...))."""
     if tokens < 0:

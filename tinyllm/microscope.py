@@ -1,6 +1,5 @@
 """Look at a model, measure it, change what flows through it (chapter 11)."""
-from collections import namedtuple
-from contextlib import ExitStack, contextmanager
+import collections, contextlib
 import torch
 from tabulate import tabulate
 from tinyllm.generation import distribution, next_logits
@@ -21,10 +20,10 @@ def ledger(model):
     rows = [(name, tuple(p.shape), p.numel()) for name, p in model.named_parameters()]
     return Table("tensor shape parameters", rows + [("total", "", sum(row[2] for row in rows))])
 
-@contextmanager
+@contextlib.contextmanager
 def intervene(model, changes):
     """Inside the with block, changes[name](output) replaces that module's output, unless it is None."""
-    with ExitStack() as hooks:
+    with contextlib.ExitStack() as hooks:
         for name, f in changes.items():
             hooks.enter_context(model.get_submodule(name).register_forward_hook(lambda m, x, y, f=f: f(y)))
         yield model
@@ -33,8 +32,8 @@ def zero_head(head):
     """Switches a head off: intervene(model, {"blocks.0.attention.mix": zero_head(2)})."""
     return lambda mix: mix.index_fill(1, torch.tensor([head], device=mix.device), 0.0)
 
-Reading = namedtuple("Reading", "name shape mean std tensor")  # the output of a brick or hook point
-@contextmanager
+Reading = collections.namedtuple("Reading", "name shape mean std tensor")  # what one brick returned
+@contextlib.contextmanager
 def trace(model):
     """Record what every brick and hook point returns: log["blocks.0.attention.weights"] is a tensor."""
     log = Table("name shape mean std")

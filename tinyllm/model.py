@@ -1,9 +1,6 @@
 """The whole model, and its file (chapter 8)."""
-import json, os
-from hashlib import sha256
-from pathlib import Path
-import safetensors.torch
-import torch
+import hashlib, json, os, pathlib
+import safetensors.torch, torch
 from tinyllm.block import Block
 from tinyllm.bricks import Embedding, LayerNorm, Linear, Positions
 from tinyllm.config import Config
@@ -30,25 +27,24 @@ class TinyLLM(torch.nn.Module):
     def save(self, path):
         """Write weights and config to a safetensors file; whatever happens, never half a file."""
         path = os.path.realpath(path)  # a link stays a link
-        part = Path(f"{path}.{os.getpid()}.part")
+        part = pathlib.Path(f"{path}.{os.getpid()}.part")
         weights = {name: p.contiguous().clone() for name, p in self.state_dict().items()}
         raw = safetensors.torch.save(weights, {"tinyllm": json.dumps(vars(self.config) | {"sha256": "0" * 64})})
         try:
-            part.write_bytes(raw.replace(b"0" * 64, sha256(raw).hexdigest().encode(), 1))
+            part.write_bytes(raw.replace(b"0" * 64, hashlib.sha256(raw).hexdigest().encode(), 1))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
     @classmethod
     def load(cls, path=None):
         """Read what save() wrote, or else the package's own model. Raises OSError or ValueError."""
-        path = Path(__file__).with_name("pretrained.safetensors") if path is None else Path(path)
+        path = pathlib.Path(__file__).with_name("pretrained.safetensors") if path is None else pathlib.Path(path)
         raw = path.read_bytes()
         try:
-            with safetensors.safe_open(path, "pt") as file:
-                sizes = json.loads(file.metadata()["tinyllm"])
-                weights = {name: file.get_tensor(name) for name in file.keys()}
+            header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+            sizes, weights = json.loads(header["__metadata__"]["tinyllm"]), safetensors.torch.load(raw)
             digest, config = sizes.pop("sha256"), Config(**sizes)
-            now = sha256(raw.replace(digest.encode(), b"0" * 64, 1)).hexdigest()
+            now = hashlib.sha256(raw.replace(digest.encode(), b"0" * 64, 1)).hexdigest()
             if now != digest or config.n_layers * max(config.context, 1024)**2 > 2**26:
                 raise ValueError("its bytes have changed, or it wants more than 256 MB for masks")
             with torch.device("meta"):  # takes no memory, whatever the sizes: do the weights fit them?

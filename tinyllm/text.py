@@ -1,8 +1,7 @@
 """Characters to ids and back, and text to train on (chapter 3)."""
 import os
 from pydoc_data.topics import topics
-import numpy as np
-import torch
+import numpy as np, torch
 
 def encode(text):
     """Text -> ids (T,), int64: the bytes of its UTF-8. Raises ValueError for what is no text."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+from torch.optim import lr_scheduler
 
 from bench import stop, write
-from peers import adamw
+from peers import adamw, torch_muon
 from tinyllm import Config, TinyLLM, evaluate, load_ids, split, training
 
 STEPS, BATCH = (signature(training.train).parameters[name].default for name in ("steps", "batch"))
@@ -28,7 +29,9 @@ def recipe():
     model = TinyLLM()
     groups = [{name: value for name, value in group.items() if name in ("lr", "momentum", "betas", "weight_decay", "ns_steps")}
               for optimizer in package_optimizers(model) for group in optimizer.param_groups]
-    rates = [round(training.schedule(progress / 100), 4) for progress in (1, 2, 50, 99)]
+    with patch.object(lr_scheduler, "LambdaLR", wraps=LambdaLR) as made:  # the factor on the rates, seen in a tiny run
+        training.train(TinyLLM(Config(d_model=2, n_layers=1, n_heads=1, d_ff=1, context=1)), torch.arange(9), steps=100)
+    rates = [round(made.call_args.args[1](step - 1), 4) for step in (1, 2, 50, 99)]
     said = dict(steps=STEPS, batch=BATCH, context=model.config.context, groups=groups, schedule=rates)
     return json.loads(json.dumps(said))  # tuples as lists, as they are in the file
 
@@ -50,6 +53,10 @@ def random_windows(ids, batch, context, generator):
         yield windows[:, :-1], windows[:, 1:]
 
 
+def double_positions(model):
+    model.positions.table.mul_(2)
+
+
 def silence(model):
     """What each sub-layer adds, and all logits, start at zero."""
     model.head.weight.zero_()
@@ -58,47 +65,39 @@ def silence(model):
         block.ffn.down.weight.zero_()
 
 
-def look_back(model):
-    """Head h of the first block starts by looking h symbols back: its keys copy sines and cosines of
-    the position, its queries turn them by h steps."""
-    attention, width = model.blocks[0].attention, model.config.d_model
-    size = width // attention.n_heads
-    attention.query.weight.zero_(), attention.key.weight.zero_()
-    for row in range(0, width, 2):
-        head, column = divmod(row, size)
-        angle = head / 10000 ** (column / width)
-        attention.key.weight[row : row + 2, column : column + 2] = torch.eye(2)
-        attention.query.weight[row : row + 2, column : column + 2] = torch.tensor(
-            [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-
-
 def cosine(progress):
     return min(progress / 0.02, 1) * (1 + math.cos(math.pi * progress)) / 2
 
 
-package_optimizers = training.make_optimizers
+def level(progress):
+    return min(progress / 0.02, 1)
+
+
+package_optimizers, LambdaLR = training.make_optimizers, lr_scheduler.LambdaLR
 CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or other numbers
     "nothing": {},
     "AdamW alone, rate 0.005": dict(make_optimizers=adamw(0.005)),
     "Muon: momentum 0.95": optimizers(momentum=0.95),
     "Muon: momentum 0.8": optimizers(momentum=0.8),
     "Muon: rate 0.01": optimizers(lr=0.01),
-    "Muon: 3 iterations": optimizers(ns_steps=3),
+    "torch.optim.Muon in place of ours": dict(make_optimizers=torch_muon),
     "embedding and head: rate 0.005": optimizers(tables=dict(lr=0.005)),
     "embedding and head: rate 0.02": optimizers(tables=dict(lr=0.02)),
+    "embedding and head: no weight decay": optimizers(tables=dict(weight_decay=0.0)),
+    "embedding and head: weight decay 0.3": optimizers(tables=dict(weight_decay=0.3)),
     "LayerNorms: rate 0.01": optimizers(vectors=dict(lr=0.01)),
     "rates fall along a cosine": dict(schedule=cosine),
-    "rates never fall": dict(schedule=lambda progress: min(progress / 0.02, 1)),
+    "rates never fall": dict(schedule=level),
     "windows at random places": dict(batches=random_windows),
     "32 windows, half the steps": dict(batch=2, share=1 / 2),
     "context 128, half the windows": dict(batch=1 / 2, context=128),
+    "positions twice as large": dict(init=double_positions),
     "embedding starts with deviation 0.3": dict(init=lambda model: model.embedding.weight.normal_(0, 0.3)),
     "sub-layers and head start at zero": dict(init=silence),
-    "heads start by looking 0 to 3 back": dict(init=look_back),
 }
 
 
-def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambda model: None, **replaced):
+def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambda model: None, schedule=None, **replaced):
     """Validation loss (nats per symbol) of one training with these changes."""
     torch.manual_seed(seed)
     model = TinyLLM(Config(context=context))
@@ -107,6 +106,9 @@ def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambd
     with ExitStack() as patches:
         for name, function in replaced.items():
             patches.enter_context(patch.object(training, name, function))
+        if schedule:
+            patches.enter_context(patch.object(lr_scheduler, "LambdaLR", lambda optimizer, _: LambdaLR(
+                optimizer, lambda step: schedule((step + 1) / round(steps * share)))))
         training.train(model, split(ids)[0], steps=round(steps * share), batch=round(BATCH * batch), seed=seed)
     return evaluate(model, split(ids)[1])
 

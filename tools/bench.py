@@ -39,7 +39,7 @@ import peers  # noqa: E402
 
 OUT = ROOT / "docs" / "assets" / "bench.json"
 NETWORKS = {"tinyllm": tinyllm.TinyLLM, "TransformerEncoder": peers.EncoderPeer, "GPT-2": peers.GPT2Peer}
-BASE = "tinyllm, our recipe"
+BASE, PARTS = "tinyllm, our recipe", "TransformerEncoder, PyTorch's Muon"     # the same twice: by us, by PyTorch
 TWINS = "tinyllm", "TransformerEncoder" # one network, written in two ways
 CONFIG, BATCH = tinyllm.Config(), signature(tinyllm.train).parameters["batch"].default
 RATES = 0.0025, 0.005, 0.01            # of AdamW; short runs choose one for each network
@@ -51,8 +51,9 @@ QUICK = dict(rounds=5, seconds=2, seeds=1, repeats=1, grow=dict(context=(1, 2), 
 
 def recipes(rates):
     """{name: (network, its optimizers)}, in the order of the tables; AdamW with the rate of each network."""
-    return {f"{network}, {name}": (network, recipe) for network in NETWORKS
-            for name, recipe in (("our recipe", peers.our_recipe), ("AdamW", peers.adamw(rates[network])))}
+    all_of_them = {f"{network}, {name}": (network, recipe) for network in NETWORKS for name, recipe in (
+        ("our recipe", peers.our_recipe), ("PyTorch's Muon", peers.torch_muon), ("AdamW", peers.adamw(rates[network])))}
+    return {name: one for name, one in all_of_them.items() if name == PARTS or "PyTorch's" not in name}
 
 
 def build(network, config=CONFIG, seed=0):
@@ -286,7 +287,8 @@ def measure(data, settings):
     speed = {name: row["seconds"][1] for name, row in results["steps"].items()}
     results["rates"] = choose_rates(ids, settings, speed)
     variants = recipes({network: min(tried, key=tried.get) for network, tried in results["rates"].items()})
-    results |= measure_losses(ids, validation, variants, speed, settings)
+    trained = {name: variant for name, variant in variants.items() if name != PARTS}     # it learns as our recipe does
+    results |= measure_losses(ids, validation, trained, speed, settings)
     results["ngrams"] = measure_ngrams(ids, validation, results["parameters"]["tinyllm"])
     if data is None:      # the shipped model was trained on this text, for as long as `tinyllm train` does
         results["shipped"] = round(tinyllm.evaluate(tinyllm.TinyLLM.pretrained(), validation), 4)
@@ -316,7 +318,7 @@ def report(r):
     show("Forward and backward pass alone", ["", "time"], [(name, band(row["ratio"])) for name, row in r["passes"].items()], "")
     show(f"Validation loss, nats per symbol, mean of {r['settings']['seeds']}; equal time is {r['settings']['seconds']} s",
          ["", *r["losses"]],
-         [(name, *(float(np.mean(rows[name]["loss"])) for rows in r["losses"].values())) for name in r["steps"]]
+         [(name, *(float(np.mean(rows[name]["loss"])) for rows in r["losses"].values())) for name in r["curves"]]
          + [("n-grams", *2 * [r["ngrams"]["loss"]])], ".3f")
     show("Generation, time as a multiple of ours", ["", "", "symbols/s", "time"],
          [(title, name, run["symbols"] / row["seconds"][1], band(row["ratio"]))

@@ -97,6 +97,13 @@ def our_recipe(model):
     return optimizers
 
 
+def torch_muon(model):
+    """Our recipe with PyTorch's own Muon, which works in bfloat16 and on one matrix at a time."""
+    ours, *others = our_recipe(model)
+    group, = ours.param_groups
+    return [torch.optim.Muon(group["params"], group["lr"], 0.0, group["momentum"]), *others]
+
+
 def adamw(rate):
     """The usual choice: AdamW at one learning rate for every parameter."""
     return lambda model: [torch.optim.AdamW(model.parameters(), rate, (0.9, 0.99), weight_decay=0.0, fused=True)]
