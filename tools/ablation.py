@@ -27,7 +27,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs" / "assets" / "ablation
 def recipe():
     """The numbers that the table is about."""
     model = TinyLLM()
-    groups = [{name: value for name, value in group.items() if name in ("lr", "momentum", "betas", "weight_decay", "ns_steps")}
+    groups = [{name: value for name, value in group.items() if name in ("lr", "momentum", "betas", "weight_decay")}
               for optimizer in package_optimizers(model) for group in optimizer.param_groups]
     with patch.object(lr_scheduler, "LambdaLR", wraps=LambdaLR) as made:  # the factor on the rates, seen in a tiny run
         training.train(TinyLLM(Config(d_model=2, n_layers=1, n_heads=1, d_ff=1, context=1)), torch.arange(9), steps=100)
