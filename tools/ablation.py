@@ -100,7 +100,7 @@ CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or o
 def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambda model: None, schedule=None, **replaced):
     """Validation loss (nats per symbol) of one training with these changes."""
     torch.manual_seed(seed)
-    model = TinyLLM(Config(context=context))
+    model, steps = TinyLLM(Config(context=context)), round(steps * share)
     with torch.no_grad():
         init(model)
     with ExitStack() as patches:
@@ -108,8 +108,8 @@ def run(ids, seed, steps, batch=1, context=Config().context, share=1, init=lambd
             patches.enter_context(patch.object(training, name, function))
         if schedule:
             patches.enter_context(patch.object(lr_scheduler, "LambdaLR", lambda optimizer, _: LambdaLR(
-                optimizer, lambda step: schedule((step + 1) / round(steps * share)))))
-        training.train(model, split(ids)[0], steps=round(steps * share), batch=round(BATCH * batch), seed=seed)
+                optimizer, lambda step: schedule((step + 1) / steps))))
+        training.train(model, split(ids)[0], steps=steps, batch=round(BATCH * batch), seed=seed)
     return evaluate(model, split(ids)[1])
 
 
@@ -117,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="shakespeare", help="as for tinyllm train (default: shakespeare)")
     parser.add_argument("--only", default="", help="run the choices whose names contain this")
-    parser.add_argument("--steps", type=int, default=STEPS, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=STEPS, help="any other number than %(default)s writes no file")
     options = parser.parse_args()
     chosen = {name: change for name, change in CHOICES.items() if options.only in name}
     try:
@@ -129,7 +129,8 @@ def main():
         for name, change in chosen.items():  # where nothing is changed, how far do the seeds differ?
             losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in range(1 if change else 3)]
             print(f"{name:44} {losses[name]}", flush=True)
-            write(dict(recipe=recipe(), losses=losses), RESULTS)
+            if options.steps == STEPS:
+                write(dict(recipe=recipe(), losses=losses), RESULTS)
     except KeyboardInterrupt:
         stop("interrupted; the rows so far are written", 130)
     except (OSError, ValueError) as error:

@@ -51,9 +51,9 @@ QUICK = dict(rounds=5, seconds=2, seeds=1, repeats=1, grow=dict(context=(1, 2), 
 
 def recipes(rates):
     """{name: (network, its optimizers)}, in the order of the tables; AdamW with the rate of each network."""
-    all_of_them = {f"{network}, {name}": (network, recipe) for network in NETWORKS for name, recipe in (
-        ("our recipe", peers.our_recipe), ("PyTorch's Muon", peers.torch_muon), ("AdamW", peers.adamw(rates[network])))}
-    return {name: one for name, one in all_of_them.items() if name == PARTS or "PyTorch's" not in name}
+    return {f"{network}, {name}": (network, recipe) for network in NETWORKS for name, recipe in (
+        ("our recipe", peers.our_recipe), ("PyTorch's Muon", peers.torch_muon), ("AdamW", peers.adamw(rates[network])))
+        if recipe is not peers.torch_muon or network == "TransformerEncoder"}
 
 
 def build(network, config=CONFIG, seed=0):

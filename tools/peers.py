@@ -101,7 +101,7 @@ def torch_muon(model):
     """Our recipe with PyTorch's own Muon, which works in bfloat16 and on one matrix at a time."""
     ours, *others = our_recipe(model)
     group, = ours.param_groups
-    return [torch.optim.Muon(group["params"], group["lr"], 0.0, group["momentum"]), *others]
+    return [torch.optim.Muon(group["params"], group["lr"], momentum=group["momentum"], weight_decay=0.0), *others]
 
 
 def adamw(rate):
