@@ -202,7 +202,7 @@ def test_any_checkpoint_with_a_flipped_bit_is_refused(part, tmp_path):
 
 def test_any_checkpoint_with_an_edited_header_is_refused(tmp_path):
     data = whole(tmp_path / "model")
-    for old, new in ((b'context\\": 64', b'context\\": 32'), (b'n_heads\\": 2', b'n_heads\\": 4'),
+    for old, new in ((b'context\\": 128', b'context\\": 132'), (b'n_heads\\": 2', b'n_heads\\": 4'),
                      (b'norm_first\\": false', b'norm_first\\": true '), (b'"F32"', b'"I32"'), (b"query", b"qvery")):
         assert old in data
         refused(tmp_path / "model", data.replace(old, new))

@@ -221,6 +221,24 @@ def test_too_short_a_text_is_refused(length):
         train(small_model(), torch.zeros(length, dtype=torch.uint8), steps=1)
 
 
+def test_two_halves_of_a_batch_train_like_the_whole_and_always_the_same():
+    ids, before = load_ids()[:2000], torch.get_num_threads()
+    runs = []
+    try:
+        for threads in (1, 2, 2, 3):
+            torch.set_num_threads(threads)
+            losses = train(model := small_model(), ids, steps=20, batch=5)
+            runs.append((losses, torch.cat([p.detach().flatten() for p in model.parameters()])))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    (one, weights), *halves = runs
+    for losses, theirs in halves:
+        assert losses == pytest.approx(one, rel=1e-4)
+        torch.testing.assert_close(theirs, weights, rtol=1e-2, atol=1e-3)
+    assert halves[0][0] == halves[1][0] and halves[0][1].equal(halves[1][1])  # to the bit, whichever half is first
+
+
 @pytest.mark.slow
 def test_two_processes_train_like_one(tmp_path, capsys):
     """The same losses and weights whether one process takes whole batches or two take half of each;

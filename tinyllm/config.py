@@ -9,7 +9,7 @@ class Config:
     n_layers: int = 2         # blocks, one after the other
     n_heads: int = 4          # attention heads in a block, each d_model / n_heads wide
     d_ff: int = 128           # hidden width of the feed-forward network
-    context: int = 64         # symbols it can look back on
+    context: int = 128        # symbols it can look back on
     norm_first: bool = False  # LayerNorm before each sub-layer instead of after the addition
     bias: bool = False        # a bias vector in every Linear
     def __post_init__(self):

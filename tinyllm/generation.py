@@ -1,6 +1,5 @@
 """Text out of a model, one step at a time (chapter 10)."""
-import codecs, collections, math
-import torch
+import codecs, collections, math, torch
 from tinyllm.text import encode
 
 def distribution(logits, temperature=1.0, top_k=None):

@@ -1,6 +1,5 @@
 """Look at a model, measure it, change what flows through it (chapter 11)."""
-import collections, contextlib
-import torch
+import collections, contextlib, functools, torch
 from tabulate import tabulate
 from tinyllm.generation import distribution, next_logits
 from tinyllm.text import encode, symbol
@@ -37,10 +36,10 @@ Reading = collections.namedtuple("Reading", "name shape mean std tensor")  # wha
 def trace(model):
     """Record what every brick and hook point returns: log["blocks.0.attention.weights"] is a tensor."""
     log = Table("name shape mean std")
-    def reader(name):  # append returns None: to look is to intervene and change nothing
-        return lambda x: log.append(Reading(
-            name, tuple(x.shape), x.mean().item(), x.std(correction=0).item(), x.detach()))
-    with intervene(model, {name: reader(name) for name, m in model.named_modules() if not [*m.children()]}):
+    def read(name, x):  # returns None: to look is to intervene and change nothing
+        log.append(Reading(name, tuple(x.shape), x.mean().item(), x.std(correction=0).item(), x.detach()))
+    readers = {n: functools.partial(read, n) for n, m in model.named_modules() if not [*m.children()]}
+    with intervene(model, readers):
         yield log
 
 def next_symbols(model, prompt, top=10):

@@ -1,6 +1,5 @@
 """The whole model, and its file (chapter 8)."""
-import hashlib, json, os, pathlib
-import safetensors.torch, torch
+import hashlib, json, os, pathlib, safetensors.torch, torch
 from tinyllm.block import Block
 from tinyllm.bricks import Embedding, LayerNorm, Linear, Positions
 from tinyllm.config import Config

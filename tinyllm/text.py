@@ -1,7 +1,6 @@
 """Characters to ids and back, and text to train on (chapter 3)."""
-import os
+import os, numpy as np, torch
 from pydoc_data.topics import topics
-import numpy as np, torch
 
 def encode(text):
     """Text -> ids (T,), int64: the bytes of its UTF-8. Raises ValueError for what is no text."""

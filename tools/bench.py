@@ -113,11 +113,12 @@ def compared(rounds, base):
 def measure_steps(ids, settings):
     """Training steps, their forward and backward pass alone, and the share of the machine's peak."""
     variants, models = recipes(dict.fromkeys(NETWORKS, RATES[0])), {network: build(network) for network in NETWORKS}
-    seen, square = [], torch.randn(SQUARE, SQUARE)
+    seen, square = [], torch.randn(SQUARE, SQUARE)          # what the model was given, and in how many parts
     hook = models["tinyllm"].register_forward_pre_hook(lambda model, inputs: seen.append(inputs[0]))
     train(models["tinyllm"], ids, 20, peers.our_recipe)
     hook.remove()
-    batch, symbols = (seen[-1], seen[-1].roll(-1, dims=1)), float(np.mean([inputs.numel() for inputs in seen]))
+    batch = torch.cat(seen[-len(seen) // 20:])
+    batch, symbols = (batch, batch.roll(-1, dims=1)), float(sum(inputs.numel() for inputs in seen)) / 20
     with FlopCounterMode(display=False) as counter:         # the same matrices are multiplied in all three
         forward_backward(models["tinyllm"], *batch)
     flops = counter.get_total_flops() * symbols / batch[0].numel()
