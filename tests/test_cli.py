@@ -110,7 +110,7 @@ def test_a_text_is_not_overwritten_with_weights(tinyllm, data, out):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_any_text_can_be_trained_on(name, tinyllm, tmp_path):
-    (tmp_path / "text").write_bytes(TEXTS[name] * 100)
+    (tmp_path / "text").write_bytes(TEXTS[name] * 200)
     run = tinyllm("train", "--data", tmp_path / "text", "--steps", 1)
     if name == "empty":
         assert "too few" in refused(*run)
@@ -118,7 +118,7 @@ def test_any_text_can_be_trained_on(name, tinyllm, tmp_path):
         assert run[0] == 0 and "val_loss" in run[1]
 
 
-@pytest.mark.parametrize("text", [b"", b"x", b"x" * 60, b"x" * 71])
+@pytest.mark.parametrize("text", [b"", b"x", b"x" * 60, b"x" * 143])
 def test_any_text_shorter_than_the_context_is_refused_in_one_line(text, tinyllm, tmp_path):
     (tmp_path / "short").write_bytes(text)
     assert "too few" in refused(*tinyllm("train", "--data", tmp_path / "short"))

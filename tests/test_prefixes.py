@@ -21,7 +21,7 @@ PROMISES = {  # chapter -> what works from there on
     6: "from tinyllm.attention import CausalSelfAttention as A; assert A(Config())(torch.ones(1, 5, 64)).shape == (1, 5, 64)",
     7: "from tinyllm.block import Block; assert Block(Config(norm_first=True))(torch.ones(1, 5, 64)).shape == (1, 5, 64)",
     8: "from tinyllm import TinyLLM; assert TinyLLM()(encode('hello')[None]).shape == (1, 5, 256)",
-    9: "from tinyllm import train; assert len(train(TinyLLM(), encode('to be or not ' * 9), steps=2)) == 2",
+    9: "from tinyllm import train; assert len(train(TinyLLM(), encode('to be or not ' * 12), steps=2)) == 2",
     10: "from tinyllm import generate; assert len(list(generate(TinyLLM(), 'a', tokens=3))) == 3",
     11: "from tinyllm import trace\nwith trace(TinyLLM()) as log: pass\nassert log == []",
     12: "from tinyllm.cli import main",
