@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyllm import Config, TinyLLM, decode, distribution, encode, generate, next_logits
+from tinyllm import Config, TinyLLM, decode, distribution, encode, generate, intervene, next_logits, zero_head
 
 finite = st.floats(-50, 50, width=32)
 logit_lists = st.lists(finite, min_size=1, max_size=40)
@@ -59,7 +59,8 @@ def test_each_step_says_what_it_was_drawn_from(model):
     ids = encode("The ")
     for step in steps:
         expected = distribution(next_logits(model, ids), 0.8, 12)
-        assert step.probabilities.equal(expected) and step.probabilities[step.id] > 0
+        torch.testing.assert_close(step.probabilities, expected)  # ours come out of a cache
+        assert step.probabilities[step.id] > 0
         ids = torch.cat([ids, torch.tensor([step.id])])
     assert decode(ids) == "The " + text(steps)
 
@@ -93,12 +94,69 @@ def test_only_the_last_window_is_read(model):
     assert len(text(generate(model, "long " * context, tokens=3)).encode()) == 3
 
 
+@pytest.mark.parametrize("sizes", [{}, dict(norm_first=True, bias=True, n_layers=3)])
+@pytest.mark.parametrize("start", [1, 5, 8, 9])
+def test_the_cache_changes_nothing(sizes, start):
+    """From the first symbols until the window of 8 has slid for some time."""
+    torch.manual_seed(0)
+    model = TinyLLM(Config(d_model=16, context=8, **sizes))
+    ids, past = torch.randint(256, (14,)), {}
+    for end in range(start, len(ids) + 1):
+        cached = next_logits(model, ids[:end], past)
+        torch.testing.assert_close(cached, next_logits(model, ids[:end]), rtol=1e-4, atol=1e-5)
+    assert not any(m._forward_hooks for m in model.modules())  # the model is left as it was
+
+
+def test_the_cache_saves_computing_the_past_again(model):
+    ids, past, rows = encode("The value of"), {}, []
+    hook = model.blocks[0].ffn.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[1]))
+    for end in range(4, len(ids) + 1):
+        next_logits(model, ids[:end], past)
+    list(generate(model, "The ", tokens=3))
+    hook.remove()
+    assert rows == [4] + 8 * [1] + [4, 1, 1]
+
+
+def test_a_model_that_is_used_between_two_steps_writes_the_same_text(model):
+    used = []
+    for step in generate(model, "The ", tokens=20):
+        used.append(step.id)
+        next_logits(model, encode("something else"))
+        list(generate(model, "and another text", tokens=2))
+    assert used == [step.id for step in generate(model, "The ", tokens=20)]
+
+
+def turned(x):
+    """As RoPE does: what happens to a row depends on where it stands."""
+    return x * torch.linspace(1, 2, x.shape[2])[:, None]
+
+
+@pytest.mark.parametrize("changes", [
+    {"blocks.0.attention.mix": zero_head(2), "blocks.1.attention.v": lambda v: 0.5 * v},
+    {"blocks.0.attention.q": turned, "blocks.1.attention.k": turned},
+    {"blocks.0.attention.weights": lambda weights: weights.tril(-1) + weights.new_zeros(weights.shape[-2:])}], ids=str)
+def test_an_intervention_acts_on_a_text_as_on_a_single_step(model, changes):
+    ids, past = encode("The "), {}
+    next_logits(model, ids[:-1], past)  # before it: this past is another model's
+    with intervene(model, changes):
+        torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids))
+        for step in generate(model, "The ", tokens=8):
+            torch.testing.assert_close(step.probabilities, distribution(next_logits(model, ids), 0.8))
+            ids = torch.cat([ids, torch.tensor([step.id])])
+    torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids))  # and after it
+
+
+def test_the_cache_is_for_no_other_text(model):
+    past = {}
+    for text in ("The value", "The value", "The value of", "The", "Thx", "Thy ", "The ", "T", "a", "ab"):
+        ids = encode(text)
+        torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids), rtol=1e-4, atol=1e-4)
+
+
 def test_a_character_of_several_bytes_appears_when_it_is_complete():
     wanted = iter("aé🙂".encode() + "é".encode()[:1])
 
-    class Says(torch.nn.Module):  # a model that always says the next byte of a given text
-        config, head = Config(), TinyLLM().head
-
+    class Says(TinyLLM):  # a model that always says the next byte of a given text
         def forward(self, ids):
             return torch.nn.functional.one_hot(torch.tensor([[next(wanted)]]), 256).float()
 

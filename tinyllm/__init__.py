@@ -7,11 +7,9 @@ HOME = {name: module for module, names in {  # public name -> the module, and so
     "generation": "generate distribution next_logits",
     "microscope": "ledger trace intervene zero_head next_symbols attention_maps draw_attention",
 }.items() for name in names.split()}
-__all__ = list(HOME)
-__dir__ = lambda: __all__  # what help() and the Tab key show
+__all__, __dir__ = [*HOME], lambda: __all__  # what help() and the Tab key show
 
-def __getattr__(name):
-    """Import a public name when it is first used: `import tinyllm` does not wait for torch."""
+def __getattr__(name):  # called when a public name is first used
     if name not in HOME:
         raise AttributeError(f"module 'tinyllm' has no attribute {name!r}")
     return getattr(import_module("tinyllm." + HOME[name]), name)

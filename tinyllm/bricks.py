@@ -1,15 +1,13 @@
 """The parts a model is built from (chapter 5)."""
 import torch, torch.nn as nn
 
-class HookPoint(nn.Module):
+class HookPoint(nn.Identity):
     """A named place that knows its sizes and returns its input: hooks can read or replace what it returns."""
     def __init__(self, sizes):
         super().__init__()
         self.sizes = sizes
     def extra_repr(self):
         return self.sizes
-    def forward(self, x):
-        return x
 
 class Embedding(HookPoint):
     """A table with one learned row per symbol: ids (...) -> vectors (..., dim)."""
@@ -45,7 +43,6 @@ class Positions(HookPoint):
     def __init__(self, context, dim):
         super().__init__(f"{context} positions, {dim} -> {dim}")
         angle = torch.arange(context)[:, None] / 10000 ** (torch.arange(0, dim, 2).double() / dim)
-        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()  # (context, dim)
-        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("table", torch.stack([angle.sin(), angle.cos()], -1).flatten(1).float(), persistent=False)
     def forward(self, x):
         return x + self.table[: x.shape[-2]]

@@ -2,11 +2,10 @@
 import argparse, os, sys, time, tinyllm
 from inspect import signature
 
-HELP = dict(data="a file, - for standard input, or shakespeare; without it, Python's manual",
-            model="checkpoint; without it, the package's", out="model file; for inspect, heat map folder",
-            prompt="text to start from", steps="training steps", tokens="symbols to add",
-            init="checkpoint to start from", seed="of the random numbers", device="auto, cpu, cuda or mps",
-            temperature="0: the likeliest", top_k="only the k likeliest")
+HELP = dict(data="a file, - for standard input, or shakespeare; else Python's manual", seed="of random numbers",
+            model="checkpoint; else the package's", init="checkpoint to start from", tokens="symbols to add",
+            out="model file; for inspect, heat map folder", prompt="text to start from", steps="training steps",
+            device="auto, cpu, cuda or mps", temperature="0: the likeliest", top_k="only the k likeliest")
 
 def main(argv=None):
     """Run a command: each function below is one, and its parameters are the options."""
@@ -37,6 +36,7 @@ def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
             or not os.access(os.path.dirname(file), os.W_OK)):
         raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
     import torch
+    torch.set_float32_matmul_precision("medium")  # quicker products of matrices (chapter 9)
     device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
     if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
         assert data != "-", "torchrun's processes would share standard input: give --data a file"

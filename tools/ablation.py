@@ -39,10 +39,11 @@ def recipe():
 def optimizers(tables={}, vectors={}, **matrices):
     """make_optimizers of the package with other numbers for its three groups of parameters."""
     def make(model):
-        ours, others = package_optimizers(model)
-        for group, numbers in zip(ours.param_groups + others.param_groups, (matrices, tables, vectors)):
-            group.update(numbers)
-        return [ours, others]
+        *muons, others = package_optimizers(model)
+        for optimizer, kinds in [(muon, [matrices]) for muon in muons] + [(others, [tables, vectors])]:
+            for group, numbers in zip(optimizer.param_groups, kinds):
+                group.update(numbers)
+        return [*muons, others]
     return dict(make_optimizers=make)
 
 
@@ -80,6 +81,8 @@ CHOICES = {  # what is changed -> functions of tinyllm.training to replace, or o
     "Muon: momentum 0.95": optimizers(momentum=0.95),
     "Muon: momentum 0.8": optimizers(momentum=0.8),
     "Muon: rate 0.01": optimizers(lr=0.01),
+    "Muon: no weight decay": optimizers(weight_decay=0.0),
+    "Muon: weight decay 0.05": optimizers(weight_decay=0.05),
     "torch.optim.Muon in place of ours": dict(make_optimizers=torch_muon),
     "embedding and head: rate 0.005": optimizers(tables=dict(lr=0.005)),
     "embedding and head: rate 0.02": optimizers(tables=dict(lr=0.02)),
@@ -119,13 +122,17 @@ def main():
     parser.add_argument("--only", default="", help="run the choices whose names contain this")
     parser.add_argument("--steps", type=int, default=STEPS, help="any other number than %(default)s writes no file")
     options = parser.parse_args()
+    torch.set_float32_matmul_precision("medium")  # as tinyllm train does
     chosen = {name: change for name, change in CHOICES.items() if options.only in name}
     try:
         ids, losses = load_ids(options.data), {}
         if not chosen:
             raise ValueError(f"no choice has {options.only!r} in its name: {', '.join(CHOICES)}")
         if options.only and RESULTS.exists():
-            losses = json.loads(RESULTS.read_text("utf-8"))["losses"]
+            old = json.loads(RESULTS.read_text("utf-8"))
+            if old["recipe"] != recipe():
+                raise ValueError(f"the rows in {RESULTS.name} are of another recipe: run all of them, without --only")
+            losses = old["losses"]
         for name, change in chosen.items():  # where nothing is changed, how far do the seeds differ?
             losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in range(1 if change else 3)]
             print(f"{name:44} {losses[name]}", flush=True)

@@ -17,13 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 import tinyllm  # noqa: E402
 
-STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 100, 150, 220, 320, 460, 660, 950, 1350, 1900, 2700, 3800, 5300]
+STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 100, 150, 220, 320, 460, 660, 950, 1350, 1900, 2700, 3800, 5300, 7400]
 SHIPPED = ROOT / "tinyllm" / "pretrained.safetensors"
 OUT = ROOT / "docs" / "assets" / "playground" / "checkpoints.safetensors"
 
 
 def main():
     torch.manual_seed(0)                     # as `tinyllm train` does
+    torch.set_float32_matmul_precision("medium")
     model = tinyllm.TinyLLM()
     training, validation = tinyllm.split(tinyllm.load_ids())
     moments, losses = [], []

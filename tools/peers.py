@@ -99,9 +99,10 @@ def our_recipe(model):
 
 def torch_muon(model):
     """Our recipe with PyTorch's own Muon, which works in bfloat16 and on one matrix at a time."""
-    ours, *others = our_recipe(model)
-    group, = ours.param_groups
-    return [torch.optim.Muon(group["params"], group["lr"], momentum=group["momentum"], weight_decay=0.0), *others]
+    def build(params, lr, momentum, weight_decay, **others):
+        return torch.optim.Muon(params, lr, weight_decay, momentum)
+
+    return [o if isinstance(o, torch.optim.AdamW) else build(**o.param_groups[0]) for o in our_recipe(model)]
 
 
 def adamw(rate):
