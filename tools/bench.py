@@ -6,7 +6,8 @@ quartiles on both sides. The results go to the terminal and to docs/assets/bench
 shows and explains.
 
 Nothing of the recipe is repeated here. A step is a step of tinyllm.train at its defaults, whichever network of
-tools/peers.py it trains and whether with our optimizers or with AdamW in their place."""
+tools/peers.py it trains and whether with our optimizers or with AdamW in their place. Each network trains with the
+setting of torch.set_float32_matmul_precision that is quicker for it, ours with the one of `tinyllm train`."""
 
 import argparse
 import contextlib
@@ -34,13 +35,14 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import tinyllm  # noqa: E402
-from tinyllm import training  # noqa: E402
+from tinyllm import generation, training  # noqa: E402
 import peers  # noqa: E402
 
 OUT = ROOT / "docs" / "assets" / "bench.json"
 NETWORKS = {"tinyllm": tinyllm.TinyLLM, "TransformerEncoder": peers.EncoderPeer, "GPT-2": peers.GPT2Peer}
 BASE, PARTS = "tinyllm, our recipe", "TransformerEncoder, PyTorch's Muon"     # the same twice: by us, by PyTorch
 TWINS = "tinyllm", "TransformerEncoder" # one network, written in two ways
+PRECISION = dict.fromkeys(NETWORKS, "medium")       # of matrix products; measure_precision chooses for the peers
 CONFIG, BATCH = tinyllm.Config(), signature(tinyllm.train).parameters["batch"].default
 RATES = 0.0025, 0.005, 0.01            # of AdamW; short runs choose one for each network
 SQUARE = 1536                         # size of the matrices whose product is taken for the machine's peak
@@ -61,9 +63,20 @@ def build(network, config=CONFIG, seed=0):
     return NETWORKS[network](config)
 
 
+@contextlib.contextmanager
+def precision(model):
+    """Inside the with block, matrix products are made in the way that PRECISION has for this network."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(next(PRECISION[n] for n, network in NETWORKS.items() if isinstance(model, network)))
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def train(model, ids, steps, recipe, **options):
     """tinyllm.train without its progress bar, with the optimizers of `recipe`."""
-    with mock.patch.object(training, "make_optimizers", recipe), contextlib.redirect_stderr(io.StringIO()):
+    with precision(model), mock.patch.object(training, "make_optimizers", recipe), contextlib.redirect_stderr(io.StringIO()):
         return tinyllm.train(model, ids, steps=steps, **options)
 
 
@@ -84,7 +97,8 @@ def step_seconds(model, ids, recipe, steps=4, **options):
 
 
 def forward_backward(model, inputs, targets):
-    F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
+    with precision(model):
+        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
     model.zero_grad()
 
 
@@ -110,6 +124,19 @@ def compared(rounds, base):
             for name, ratio in ratios.items()}
 
 
+def measure_precision(ids, settings):
+    """{network: {setting: milliseconds of a step}}; the quicker one is used from here on, except for ours."""
+    def timed(network, setting):
+        with mock.patch.dict(PRECISION, {network: setting}):
+            return 1000 * step_seconds(build(network), ids, peers.our_recipe)
+
+    tasks = {(n, s): lambda n=n, s=s: timed(n, s) for n in NETWORKS for s in ("highest", "medium")}
+    rounds = interleave(tasks, max(3, settings["rounds"] // 3), "precision")
+    found = {n: {s: spread(rounds[n, s]) for s in ("highest", "medium")} for n in NETWORKS}
+    PRECISION.update((n, min(row, key=lambda s: row[s][1])) for n, row in found.items() if n != "tinyllm")
+    return found
+
+
 def measure_steps(ids, settings):
     """Training steps, their forward and backward pass alone, and the share of the machine's peak."""
     variants, models = recipes(dict.fromkeys(NETWORKS, RATES[0])), {network: build(network) for network in NETWORKS}
@@ -126,25 +153,39 @@ def measure_steps(ids, settings):
     tasks = {name: lambda n=network, r=recipe: step_seconds(models[n], ids, r)
              for name, (network, recipe) in variants.items()}
     tasks |= {n: lambda n=n: seconds(lambda: forward_backward(models[n], *batch), repeat=4) for n in NETWORKS}
-    tasks["peak"] = lambda: min(seconds(lambda: square @ square) for _ in range(3))
+
+    def peak():                                             # in the better of the two ways
+        with precision(models["tinyllm"]):
+            medium = [seconds(lambda: square @ square) for _ in range(3)]
+        return min(medium + [seconds(lambda: square @ square) for _ in range(3)])
+
+    tasks["peak"] = peak
     rounds = interleave(tasks, settings["rounds"], "training steps")
-    peak = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
-    return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(peak)},
+    best = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
+    return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(best)},
             "steps": compared({name: rounds[name] for name in variants}, BASE),
             "passes": compared({name: rounds[name] for name in NETWORKS}, "tinyllm"),
-            "share": {name: spread(flops / np.array(rounds[name]) / peak) for name in variants}}
+            "share": {name: spread(flops / np.array(rounds[name]) / best) for name in variants}}
+
+
+def write_greedily(model, tokens, cache=True):
+    """tinyllm.generate at temperature 0, for any network; without a cache everything is computed for each symbol."""
+    next_logits = generation.next_logits
+    with mock.patch.object(generation, "next_logits", lambda model, ids, past: next_logits(model, ids, past if cache else None)):
+        return [step.id for step in tinyllm.generate(model, "T", tokens, temperature=0)]
 
 
 def measure_generation(settings):
     """Greedy text, one symbol at a time: once as far as the window reaches, and once four windows long. There
     ours slides its window, and GPT-2 gets a table of positions that is long enough."""
-    found = {}
+    found, models = {}, {n: build(n).eval() for n in TWINS}
     for title, tokens in (("one window", CONFIG.context - 1), ("four windows", 4 * CONFIG.context)):
         gpt2, start = build("GPT-2", replace(CONFIG, context=tokens + 1)).eval(), tinyllm.encode("T")[None]
-        tasks = {n: lambda m=build(n).eval(): seconds(lambda: list(tinyllm.generate(m, "T", tokens, temperature=0)))
-                 for n in TWINS}
-        for name, cache in (("GPT-2, cache", True), ("GPT-2, no cache", False)):
-            tasks[name] = lambda cache=cache: seconds(lambda: gpt2.generate(start, tokens, cache))
+        tasks = {"tinyllm": lambda: write_greedily(models["tinyllm"], tokens),
+                 "GPT-2": lambda: gpt2.generate(start, tokens, True)}
+        tasks |= {f"{n}, no cache": lambda m=m: write_greedily(m, tokens, False) for n, m in models.items()}
+        tasks["GPT-2, no cache"] = lambda: gpt2.generate(start, tokens, False)
+        tasks = {name: lambda task=task: seconds(task) for name, task in tasks.items()}
         rounds = interleave(tasks, max(3, settings["rounds"] // 3), f"generation, {title}")
         found[title] = {"symbols": tokens, "rows": compared(rounds, "tinyllm")}
     return found
@@ -161,9 +202,10 @@ def peak_megabytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def probe(variant, config, batch):
+def probe(variant, config, batch, setting):
     """In the new process: its memory when all that it needs is loaded, and at the peak of some training steps."""
     network, recipe = recipes(dict.fromkeys(NETWORKS, RATES[0]))[variant]
+    PRECISION[network] = setting
     ids = tinyllm.split(tinyllm.load_ids())[0]
     train(build(network, replace(CONFIG, context=2)), ids, 2, recipe, batch=1)    # parts of torch are loaded late
     before = peak_megabytes()
@@ -172,7 +214,8 @@ def probe(variant, config, batch):
 
 
 def run_probe(variant, config, batch):
-    arguments = json.dumps({"variant": variant, "config": asdict(config), "batch": batch})
+    network = variant.partition(",")[0]
+    arguments = json.dumps({"variant": variant, "config": asdict(config), "batch": batch, "setting": PRECISION[network]})
     run = subprocess.run([sys.executable, __file__, "--probe", arguments], capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(f"measuring {variant} failed: {(run.stderr.strip() or 'killed').splitlines()[-1]}")
@@ -284,6 +327,7 @@ def measure(data, settings):
         "text": {"name": name, "training": len(ids), "validation": len(validation)},
         "config": asdict(CONFIG), "batch": BATCH,
         "parameters": {network: sum(p.numel() for p in build(network).parameters()) for network in NETWORKS}}
+    results["precision"] = measure_precision(ids, settings)
     results |= measure_steps(ids, settings)
     speed = {name: row["seconds"][1] for name, row in results["steps"].items()}
     results["rates"] = choose_rates(ids, settings, speed)
@@ -312,6 +356,8 @@ def report(r):
         print("", title, tabulate(rows, columns, floatfmt=form), sep="\n")
 
     print(f"\n{r['machine']['cpu']}, {r['machine']['threads']} threads; " + ", ".join(map(" ".join, r["versions"].items())))
+    show("Training step in milliseconds, by torch.set_float32_matmul_precision", ["", "highest", "medium"],
+         [(name, *(row[way][1] for way in ("highest", "medium"))) for name, row in r["precision"].items()], ".1f")
     show("Training step, time as a multiple of ours (quartiles in brackets)",
          ["", "symbols/s", "time", "of the peak", "peak MB"],
          [(name, r["symbols_per_step"] / row["seconds"][1], band(row["ratio"]), band(r["share"][name], "{:.0%}"),
