@@ -113,8 +113,9 @@ def test_the_cache_saves_computing_the_past_again(model):
     for end in range(4, len(ids) + 1):
         next_logits(model, ids[:end], past)
     list(generate(model, "The ", tokens=3))
+    list(generate(model, "a" * (model.config.context - 1), tokens=3))  # until the window is full, and one symbol on
     hook.remove()
-    assert rows == [4] + 8 * [1] + [4, 1, 1]
+    assert rows == [4] + 8 * [1] + [4, 1, 1] + [model.config.context - 1, 1, model.config.context]
 
 
 def test_a_model_that_is_used_between_two_steps_writes_the_same_text(model):
