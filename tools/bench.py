@@ -154,18 +154,18 @@ def measure_steps(ids, settings):
              for name, (network, recipe) in variants.items()}
     tasks |= {n: lambda n=n: seconds(lambda: forward_backward(models[n], *batch), repeat=4) for n in NETWORKS}
 
-    def peak():                                             # in the better of the two ways
+    def multiply():                                         # in the better of the two ways
         with precision(models["tinyllm"]):
             medium = [seconds(lambda: square @ square) for _ in range(3)]
         return min(medium + [seconds(lambda: square @ square) for _ in range(3)])
 
-    tasks["peak"] = peak
+    tasks["peak"] = multiply
     rounds = interleave(tasks, settings["rounds"], "training steps")
-    best = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
-    return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(best)},
+    peak = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
+    return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(peak)},
             "steps": compared({name: rounds[name] for name in variants}, BASE),
             "passes": compared({name: rounds[name] for name in NETWORKS}, "tinyllm"),
-            "share": {name: spread(flops / np.array(rounds[name]) / best) for name in variants}}
+            "share": {name: spread(flops / np.array(rounds[name]) / peak) for name in variants}}
 
 
 def write_greedily(model, tokens, cache=True):

@@ -4,6 +4,8 @@ transformers, and a table of counts.
 The two networks have the attributes that tinyllm.train and tinyllm.evaluate use (config, embedding, blocks,
 head), so those two functions work on them as they are."""
 
+from unittest import mock
+
 import numpy as np
 import torch
 from torch import nn
@@ -99,10 +101,8 @@ def our_recipe(model):
 
 def torch_muon(model):
     """Our recipe with PyTorch's own Muon, which works in bfloat16 and on one matrix at a time."""
-    def build(params, lr, momentum, weight_decay, **others):
-        return torch.optim.Muon(params, lr, weight_decay, momentum)
-
-    return [o if isinstance(o, torch.optim.AdamW) else build(**o.param_groups[0]) for o in our_recipe(model)]
+    with mock.patch.object(training, "Muon", torch.optim.Muon):    # its parameters have the same names
+        return our_recipe(model)
 
 
 def adamw(rate):
