@@ -266,6 +266,46 @@ def test_chapters_alone_can_be_tangled(copy, tmp_path):
     assert package(tmp_path / "beginning") == {"words.py": WORDS.encode()}
 
 
+# A module told in three chapters; the second assembles it. LATER stands for what a chapter has besides.
+SPREAD = {
+    "01-first": "```python #first\nfirst = 1\n```\n\n```python #method\ndef method(self):\n    return 2\n```\n",
+    "02-class": "```python #whole\nclass Whole:\n    size = first\n```\n\n"
+                '``` {.python file=tinyllm/model.py}\n"""A model."""\n\n\n<<last>>\n\n\n<<whole>>\n\n    <<method>>\n\n\n'
+                "<<first>>\n\n\nend = 0\n```\n",
+    "03-last": "```python #last\nlast = 3\n```\n",
+    "04-other": '```python #other\nother = 4\n```\n\n``` {.python file=tinyllm/other.py}\n"""Other."""\n<<other>>\n```\n',
+}
+
+
+@pytest.mark.parametrize("k, model", [
+    (1, '"""A model."""\n\n\nfirst = 1\n\n\nend = 0\n'),
+    (2, '"""A model."""\n\n\nclass Whole:\n    size = first\n\n    def method(self):\n        return 2\n\n\nfirst = 1\n\n\nend = 0\n'),
+    (3, '"""A model."""\n\n\nlast = 3\n\n\nclass Whole:\n    size = first\n\n    def method(self):\n        return 2\n\n\nfirst = 1\n'
+        '\n\nend = 0\n'),
+])
+def test_a_beginning_holds_the_pieces_told_so_far_in_the_order_of_the_whole_book(copy, tmp_path, k, model):
+    for chapter in (copy.one, copy.two):
+        chapter.unlink()
+    for name, text in SPREAD.items():
+        (copy.root / f"docs/{name}.md").write_text(HEAD + text, "utf-8")
+    copy.run("prefix", str(k), str(tmp_path / "beginning"))
+    assert {name: text.decode() for name, text in package(tmp_path / "beginning").items()} == {"model.py": model}
+
+
+def test_a_beginning_that_cannot_stand_alone_is_refused_with_the_line(copy, tmp_path):
+    copy.edit(copy.two, "class Countable(list):\n    \"\"\"Counts itself.\"\"\"\n\n    <<count>>\n\n    size = 0\n",
+              "<<rest>>\nif True:\n    <<count>>\n")
+    copy.two.rename(copy.root / "docs/03-lists.md")
+    (copy.root / "docs/02-rest.md").write_text(HEAD + "```python #rest\nrest = 0\n```\n", "utf-8")
+    error = copy.run("prefix", "2", str(tmp_path / "beginning"), fails=True)
+    assert error.startswith("docs/03-lists.md:28: without the pieces that come in later chapters, tinyllm/lists.py")
+
+
+def test_a_beginning_needs_the_rest_of_the_book_to_be_right(copy, tmp_path):
+    copy.edit(copy.two, "<<count>>", "<<cuont>>")
+    assert "no piece is called 'cuont'" in copy.run("prefix", "1", str(tmp_path / "beginning"), fails=True)
+
+
 def test_windows_line_ends_in_the_package_are_no_edit(copy):
     copy.words.write_bytes(WORDS.replace("\n", "\r\n").encode())
     copy.run("tangle")

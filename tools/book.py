@@ -206,7 +206,7 @@ def syntax_error(lines):
         return SyntaxError(str(error), (None, 1, None, None))
 
 
-def check_book(chapters, whole=True):
+def check_book(chapters):
     """What can only be seen across chapters. Returns pieces and assemblies by name."""
     pieces, assemblies, used = {}, {}, set()
     for chapter in chapters:
@@ -232,7 +232,7 @@ def check_book(chapters, whole=True):
                 raise Fault(f"{block.at(i)}: no piece is called {match[2]!r}.{hint}")
             used.add(match[2] if match else None)
     for piece in pieces.values():
-        if whole and piece.name not in used:
+        if piece.name not in used:
             raise Fault(f"{piece.at()}: the piece {piece.name!r} is in no file; add <<{piece.name}>> to a "
                         "``` {.python file=…} block, or drop the name if it is a demonstration.")
     return pieces, assemblies
@@ -260,9 +260,9 @@ class Line:
         return f"{self.block.chapter.name}:{self.index + 1}"
 
 
-def weave_lines(chapters, whole=True):
+def weave_lines(chapters):
     """{file: [Line, …]}: what the chapters give, as Entangled tangles it."""
-    pieces, assemblies = check_book(chapters, whole)
+    pieces, assemblies = check_book(chapters)
     files = run_entangled(chapters)
     if files.keys() != assemblies.keys():
         odd = ", ".join(sorted(files.keys() ^ assemblies.keys()))
@@ -334,15 +334,50 @@ def join(lines):
 
 
 def tangle(chapters, target):
-    """Tangle these chapters alone into the folder `target` (as target/tinyllm/*.py).
+    """Tangle a beginning of the book into the folder `target` (as target/tinyllm/*.py): these chapters alone.
 
-    For the claim that every beginning of the book is a package that imports:
-    pieces that only a later chapter assembles are left out without complaint.
+    For the claim that every beginning of the book is a package that imports. A module is put together as in
+    the whole book, whichever chapter assembles it, and holds those of its pieces which have been told so far.
     """
-    for name, lines in weave_lines([read_chapter(path) for path in chapters], whole=False).items():
+    told = {Path(path).name for path in chapters}
+    for name, lines in weave_lines(read_book(ROOT)).items():
+        assembled = any(line.block.chapter.path.name in told for line in lines if is_assembly(line))
+        kept = leave_out(lines, told)
+        if not assembled and all(is_assembly(line) for line in kept):
+            continue            # nothing of this module has been told yet
+        if error := syntax_error([line.text for line in kept]):
+            where = kept[error.lineno - 1].where if kept else name
+            raise Fault(f"{where}: without the pieces that come in later chapters, {name} has a syntax error "
+                        f"here: {error.msg}")
         path = Path(target) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(join(lines).encode())
+        path.write_bytes(join(kept).encode())
+
+
+def leave_out(lines, told):
+    """The lines of a module without the pieces of later chapters, and without what is indented under such a
+    piece: a method can do without its class as little as an `else` without its `if`."""
+    kept = []
+    gone = None                 # how far the piece that is being left out is indented
+    for line in lines:
+        if is_assembly(line) and not line.text.strip():
+            kept.append(line)
+            continue
+        if is_assembly(line):
+            later = False
+            depth = len(line.text) - len(line.text.lstrip())
+        else:
+            later = line.block.chapter.path.name not in told
+            depth = len(line.indent)
+        if gone is not None and depth <= gone:
+            gone = None
+        if later and gone is None:
+            gone = depth
+        if gone is None:
+            kept.append(line)
+        while gone is not None and kept and is_assembly(kept[-1]) and not kept[-1].text.strip():
+            kept.pop()          # blank lines above what is left out
+    return kept
 
 
 # ---------------------------------------------------------------- both sides
