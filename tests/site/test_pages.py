@@ -20,7 +20,7 @@ from pages import figures, maths, pieces
 
 pytestmark = [pytest.mark.book, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 CHAPTER = """\
 ---

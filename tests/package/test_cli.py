@@ -19,7 +19,7 @@ from test_text import TEXTS, nobody, standard_input
 from tinyllm import Config, TinyLLM, evaluate, load_ids
 from tinyllm.cli import main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
 TEXT = b"How vainly men themselves amaze, to win the palm, the oak, or bays. " * 20
 

@@ -1,4 +1,4 @@
-"""What tools/bench.py measures the model against: the same network out of PyTorch's parts, GPT-2 out of
+"""What tools/measure/bench.py measures the model against: the same network out of PyTorch's parts, GPT-2 out of
 transformers, and a table of counts.
 
 The two networks have the attributes that tinyllm.train and tinyllm.evaluate use (config, embedding, blocks,
@@ -84,7 +84,7 @@ class GPT2Peer(nn.Module):
                                   use_cache=use_cache, pad_token_id=0)
 
 
-OURS = training.make_optimizers            # tools/bench.py puts others in its place
+OURS = training.make_optimizers            # tools/measure/bench.py puts others in its place
 
 
 def our_recipe(model):

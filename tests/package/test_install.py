@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.book
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def listing(folder):
@@ -109,7 +109,7 @@ def test_constraints_pin_everything_that_gets_installed():
         if name in seen or requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
         seen.add(name)
-        assert name in pinned, f"{name} has no version in constraints.txt: run tools/pins.py (see CONTRIBUTING.md)"
+        assert name in pinned, f"{name} has no version in constraints.txt: run tools/measure/pins.py (see CONTRIBUTING.md)"
         try:
             todo += [(Requirement(text), extra) for text in requires(name) or [] for extra in ("", *requirement.extras)]
         except PackageNotFoundError:

@@ -16,11 +16,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bench
-import peers
 from tinyllm import Config, TinyLLM
+from tools.measure import bench, peers
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = dict(d_model=16, n_heads=2, d_ff=32, n_layers=2, context=8)
 
 

@@ -6,7 +6,7 @@ quartiles on both sides. The results go to the terminal and to docs/assets/bench
 shows and explains.
 
 Nothing of the recipe is repeated here. A step is a step of tinyllm.train at its defaults, whichever network of
-tools/peers.py it trains and whether with our optimizers or with AdamW in their place. Each network trains with the
+tools/measure/peers.py it trains and whether with our optimizers or with AdamW in their place. Each network trains with the
 setting of torch.set_float32_matmul_precision that is quicker for it, ours with the one of `tinyllm train`."""
 
 import argparse
@@ -32,11 +32,11 @@ from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-import tinyllm  # noqa: E402
-from tinyllm import generation, training  # noqa: E402
-import peers  # noqa: E402
+import tinyllm
+from tinyllm import generation, training
+from tools.measure import peers
+
+ROOT = Path(__file__).resolve().parents[2]
 
 OUT = ROOT / "docs" / "assets" / "bench.json"
 NETWORKS = {"tinyllm": tinyllm.TinyLLM, "TransformerEncoder": peers.EncoderPeer, "GPT-2": peers.GPT2Peer}

@@ -1,5 +1,5 @@
 """Train as `make weights` does and keep the weights at some twenty moments of the run, for the
-playground's "Watch it learn": python tools/checkpoints.py, two minutes or more.
+playground's "Watch it learn": python -m tools.measure.checkpoints, two minutes or more.
 
 One safetensors file in half precision: each tensor of the model, stacked over the moments. The end of the
 run is not in it: that is the shipped model, which the page has already. A change of the training or of the
@@ -7,15 +7,14 @@ shipped weights makes the file out of date; it says in its metadata which weight
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import safetensors.torch
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-import tinyllm  # noqa: E402
+import tinyllm
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 100, 150, 220, 320, 460, 660, 950, 1350, 1900, 2700, 3800, 5300, 7400]
 SHIPPED = ROOT / "tinyllm" / "pretrained.safetensors"

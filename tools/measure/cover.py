@@ -1,6 +1,6 @@
 """Draw docs/assets/cover.svg: what one head of the shipped model looks at while it reads a sentence.
 
-    python tools/cover.py       (after `make weights`, to show the new weights)
+    python -m tools.measure.cover       (after `make weights`, to show the new weights)
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from tinyllm import TinyLLM
 from tinyllm.microscope import attention_maps
 
 SENTENCE, LAYER, HEAD = "every symbol has read the past", 1, 0
-COVER = Path(__file__).resolve().parents[1] / "docs" / "assets" / "cover.svg"
+COVER = Path(__file__).resolve().parents[2] / "docs" / "assets" / "cover.svg"
 SANS = "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 COLOURS = [(20, 62, 72), (18, 110, 120), (46, 164, 150), (150, 214, 160), (247, 236, 170)]  # dark to light

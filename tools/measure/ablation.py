@@ -1,8 +1,8 @@
 """Train the model of chapter 9 again and again, each time with one choice changed, and write what
 comes out to docs/assets/ablation.json, which the chapter prints: make ablation. Two minutes a run.
 
-    python tools/ablation.py                  # all choices, on tiny-shakespeare
-    python tools/ablation.py --only momentum  # those with this word in their name; the others stay
+    python -m tools.measure.ablation                  # all choices, on tiny-shakespeare
+    python -m tools.measure.ablation --only momentum  # those with this word in their name; the others stay
 """
 
 import argparse
@@ -16,9 +16,9 @@ from unittest.mock import patch
 import torch
 from torch.optim import lr_scheduler
 
-from bench import stop, write
-from peers import adamw, torch_muon
 from tinyllm import Config, TinyLLM, evaluate, load_ids, split, training
+from tools.measure.bench import stop, write
+from tools.measure.peers import adamw, torch_muon
 
 STEPS, BATCH = (signature(training.train).parameters[name].default for name in ("steps", "batch"))
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "assets" / "ablation.json"

@@ -15,13 +15,15 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import book
 import pytest
+
+from tools.chapters import tangle
+from tools.chapters.__main__ import main
 
 pytestmark = pytest.mark.book
 
-ROOT = Path(__file__).resolve().parent.parent
-ENTANGLED = book.call_entangled     # as make runs it; conftest puts a quicker one in its place
+ROOT = Path(__file__).resolve().parents[2]
+ENTANGLED = tangle.call_entangled     # as make runs it; conftest puts a quicker one in its place
 
 HEAD = """\
 ---
@@ -121,11 +123,10 @@ class Copy:
         self.words, self.lists = root / "tinyllm/words.py", root / "tinyllm/lists.py"
 
     def run(self, *arguments, fails=False):
-        """Run a command of book.py; returns what it printed, or the error it stopped with."""
+        """Run a command of tools.chapters; returns what it printed, or the error it stopped with."""
         out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(book, "ROOT", self.root)
-            status = book.main(arguments)
+        with redirect_stdout(out), redirect_stderr(err):
+            status = main(arguments, self.root)
         assert status == (1 if fails else 0), out.getvalue() + err.getvalue()
         return err.getvalue() if fails else out.getvalue()
 
@@ -138,7 +139,7 @@ class Copy:
 
     def state(self):
         return {path.relative_to(self.root): path.read_bytes() for path in self.root.rglob("*")
-                if path.is_file() and "__pycache__" not in path.parts}
+                if path.is_file() and not {"__pycache__", ".cache"} & {*path.parts}}
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +176,12 @@ def package(root):
 # ----------------------------------------------------------- this repository
 
 def test_chapters_and_package_agree():
-    done = subprocess.run([sys.executable, ROOT / "tools/book.py", "check"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "tools.chapters", "check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, "\n" + done.stderr
 
 
 def test_tangling_again_gives_the_committed_package(tmp_path):
-    book.tangle(sorted((ROOT / "docs").glob("*.md")), tmp_path)
+    tangle.tangle_beginning(ROOT, {path.name for path in (ROOT / "docs").glob("*.md")}, tmp_path)
     assert package(tmp_path) == package(ROOT)
 
 
@@ -472,11 +473,10 @@ def run_and_interrupt(copy, command, signal_number, step):
     if child == 0:
         status = 99
         try:
-            with pytest.MonkeyPatch.context() as patch, open(os.devnull, "w") as nowhere:
-                patch.setattr(book, "ROOT", copy.root)
+            with open(os.devnull, "w") as nowhere:
                 sys.addaudithook(watch)
                 with redirect_stdout(nowhere), redirect_stderr(nowhere):
-                    status = book.main([command])
+                    status = main([command], copy.root)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -563,19 +563,19 @@ def test_a_chapters_fault_stops_with_file_and_line_and_changes_nothing(copy, old
 
 def test_works_as_a_program_from_anywhere(copy, tmp_path):
     """As make runs it: a process of its own, the path with spaces, an ASCII-only locale."""
-    (copy.root / "tools").mkdir()
-    shutil.copy(ROOT / "tools/book.py", copy.root / "tools")
+    shutil.copytree(ROOT / "tools", copy.root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     copy.edit(copy.words, "hello {", "good morning {")
     for command, status in (("check", 1), ("stitch", 0), ("check", 0)):
-        done = subprocess.run([sys.executable, copy.root / "tools/book.py", command], cwd=tmp_path,
-                              env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        done = subprocess.run([sys.executable, "-m", "tools.chapters", command], cwd=tmp_path,
+                              env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+                                                "PYTHONPATH": str(copy.root)},
                               capture_output=True)
         assert done.returncode == status and b"Traceback" not in done.stderr, done.stderr.decode()
     assert "good morning {" in copy.one.read_text("utf-8")
 
 
 def test_entangled_failing_quietly_is_noticed(copy, monkeypatch):
-    monkeypatch.setattr(book, "call_entangled", ENTANGLED)
+    monkeypatch.setattr(tangle, "call_entangled", ENTANGLED)
     copy.edit(copy.root / "entangled.toml", "docs/*.md", "elsewhere/*.md")
     copy.edit(copy.one, "hello {", "good morning {")
     state = copy.state()

@@ -1,6 +1,6 @@
 """Write constraints.txt: exact versions of all that pyproject.toml asks for.
 
-    python tools/pins.py python3.11 python3.12 python3.13 [torch==2.13.0 …]
+    python tools/measure/pins.py python3.11 python3.12 python3.13 [torch==2.13.0 …]
 
 Each Python's pip resolves the dependency ranges without installing anything.
 The first one's choice counts for all; only Entangled, which has another
@@ -16,10 +16,10 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Exact versions of everything that builds and tests the book: pip install -c constraints.txt …
-# Written by tools/pins.py (see CONTRIBUTING.md); the ranges are in pyproject.toml.
+# Written by tools/measure/pins.py (see CONTRIBUTING.md); the ranges are in pyproject.toml.
 """
 
 

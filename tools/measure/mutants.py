@@ -1,6 +1,6 @@
 """Do the tests notice when the code is wrong? Change one thing at a time and see.
 
-    python tools/mutants.py [MODULE …]
+    python -m tools.measure.mutants [MODULE …]
 
 A mutant is the package with one small change: another operator, another number, a condition turned
 round, an argument, a bound or a call left out, a statement deleted. It is killed if a test fails. One that
@@ -25,12 +25,12 @@ import pytest  # noqa: E402
 import tabulate  # noqa: E402, F401
 import torch._dynamo  # noqa: E402, F401
 
-ROOT = Path(__file__).resolve().parent.parent
-MODEL = ["tests/test_references.py", "tests/test_model.py"]
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ["tests/package/test_references.py", "tests/package/test_model.py"]
 TESTS = {  # what is run, and which of it first
     "attention": (MODEL, "attention_is or heads_mix or every_module"), "block": (MODEL, "block_is or ffn or every_module"), "mask": (MODEL, "mask"),
     "bricks": (MODEL, "embedding or linear or norm_is or positions"),
-    "generation": (["tests/test_generation.py", "tests/test_next_symbol.py"], "distribution or settings or seeds or next_symbol")}
+    "generation": (["tests/package/test_generation.py", "tests/package/test_next_symbol.py"], "distribution or settings or seeds or next_symbol")}
 LIMIT = 120  # seconds for the tests of one mutant: one that hangs is noticed too
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.Mod: ast.Mult,
          ast.FloorDiv: ast.Mult, ast.MatMult: ast.Mult, ast.And: ast.Or, ast.Or: ast.And, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
@@ -116,7 +116,7 @@ def passes(package, *arguments):
         status = 9
         try:
             status = pytest.main(["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants",
-                                  "-o", f"pythonpath={package.parent} tools", *arguments])
+                                  "-o", f"pythonpath={package.parent} .", *arguments])
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.book
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "site"
 CHAPTERS = sorted(path.stem for path in (ROOT / "docs").glob("[0-9A]*.md") if path.stem != "A1-editing") + ["index"]
 NUMBER = re.compile(r"(?<![\w.,/#-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w]|[.,]\d)")

@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup
 
 pytestmark = pytest.mark.site
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(os.environ.get("SITE_DIR", ROOT / "site")).resolve()
 CHAPTERS = [path.stem for path in sorted((ROOT / "docs").glob("[0-9]*.md"))]
 PAGES = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html")) if SITE.is_dir() else []

@@ -4,12 +4,13 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import book
 import pytest
+
+from tools.chapters.__main__ import main
 
 pytestmark = pytest.mark.book
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted((ROOT / "docs").glob("[0-9]*.md"))
 
 PROMISES = {  # chapter -> what works from there on
@@ -43,7 +44,7 @@ def without_tinyllm(monkeypatch):
 
 @pytest.mark.parametrize("k", range(1, 13))
 def test_the_first_chapters_stand_alone(k, tmp_path, monkeypatch, without_tinyllm):
-    book.main(["prefix", str(k), str(tmp_path)])
+    main(["prefix", str(k), str(tmp_path)])
     monkeypatch.syspath_prepend(tmp_path)
     modules = sorted(tmp_path.glob("tinyllm/*.py"))
     assert len(modules) >= k
