@@ -1,6 +1,6 @@
 """Build a small book quickly: MkDocs and its plugins are imported once, and each build is a fork of that process.
 
-Not in test_pages.py, because the build must find its own copy of tools/, and that file imports ours.
+Not in a test file, because the build must find its own copy of tools/, and those import ours.
 """
 
 import multiprocessing
@@ -8,17 +8,17 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 fork = multiprocessing.get_context("forkserver")
 fork.set_forkserver_preload(["mkdocs.commands.build", "mkdocs_jupyter.plugin", "mkdocs_jupyter.convert", "material.plugins.search.plugin",
-                             "jupytext", "jupyter_cache.cache.db", "nbclient", "ipykernel.kernelspec", "bs4"])
+                             "jupytext", "nbclient", "ipykernel.kernelspec", "bs4"])
 
 
 def work(folder, environment, log):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() not in (ROOT, ROOT / "tools")]
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
     with open(log, "wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

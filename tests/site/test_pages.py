@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import mkdocs_fork
-from pages import figures, maths, pieces
+from tools.site import figures, maths, pieces
 
 pytestmark = [pytest.mark.book, pytest.mark.slow]
 

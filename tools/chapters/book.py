@@ -9,19 +9,22 @@ PACKAGE = "tinyllm"
 
 
 def chapter_paths(docs):
-    """The chapters in their order. Hidden files are not ours (editors and systems leave them beside the one
-    that is meant); a chapter in a folder of its own is refused, because nothing would tangle or execute it."""
-    paths = sorted(path for path in docs.glob("*.md") if not path.name.startswith("."))
-    if not paths:
+    """The chapters in their order. Hidden files are not ours: editors and systems leave them beside the one
+    that is meant."""
+    return sorted(path for path in docs.glob("*.md") if not path.name.startswith("."))
+
+
+def refuse_other_places(docs):
+    """A chapter in a folder of docs/ would neither be tangled nor executed."""
+    if not chapter_paths(docs):
         raise Fault(f"{docs}: no chapters here.")
     for path in sorted(docs.glob("*/**/*.md")):
         name = path.relative_to(docs.parent)
         if any(part.startswith(".") for part in name.parts):
             continue
         if re.search(r"^(```python|``` *\{\.python|jupyter:)", path.read_text("utf-8", errors="replace"), re.M):
-            raise Fault(f"{name.as_posix()}:1: chapters stand in docs/ itself, and this one in a folder of it would "
-                        "neither be tangled nor executed; move it to docs/, and its name into nav: in mkdocs.yml.")
-    return paths
+            raise Fault(f"{name.as_posix()}:1: a chapter in a folder of its own would neither be tangled nor "
+                        "executed; move it to docs/, and its name into nav: in mkdocs.yml.")
 
 
 def check_book(chapters):
@@ -57,4 +60,5 @@ def check_book(chapters):
 
 
 def read_book(root):
+    refuse_other_places(root / "docs")
     return [read_chapter(path) for path in chapter_paths(root / "docs")]

@@ -1,33 +1,40 @@
 """MkDocs events of the book.
 
-A chapter goes: Markdown with code (docs/) → executed notebook (pages/execute.py, cached)
-→ mkdocs-jupyter, which writes it as Markdown through our template (pages/templates)
+A chapter goes: Markdown with code (docs/) → executed notebook (schedule, kernel, store)
+→ mkdocs-jupyter, which writes it as Markdown through our template (render, templates/)
 → MkDocs' own renderer, as every other page: links checked, Material's extensions, contents.
 """
 
 import functools
-import html
 import logging
 import re
+import sys
 from pathlib import Path
 
-import mkdocs_jupyter.config
-import nbformat
-from mkdocs.structure.files import File
-from mkdocs.structure.pages import Page
-from mkdocs.utils import get_relative_url
-from mkdocs_jupyter.convert import nb2html
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:           # `mkdocs build` looks for modules beside its own program
+    sys.path.insert(0, str(ROOT))
 
-from pages import execute, figures, maths, pieces, playground
+from mkdocs.exceptions import BuildError  # noqa: E402
+from mkdocs.structure.files import File  # noqa: E402
+from mkdocs.utils import get_relative_url  # noqa: E402
 
-# mkdocs-jupyter looks for its one template here; its own brings 574 KB of JupyterLab's styles.
-mkdocs_jupyter.config.settings.templates_dir = str(Path(__file__).parent / "pages" / "templates")
+from tools.chapters.book import chapter_paths, refuse_other_places  # noqa: E402
+from tools.chapters.read import Fault  # noqa: E402
+from tools.site import maths, pieces, playground, render, schedule, serve  # noqa: E402
 
 book: pieces.Book
 
 
+def on_startup(command, dirty):
+    if command == "serve":
+        serve.begin()
+
+
 def on_config(config):
     """Edit links only when there is a repository to link to; no talk between the lines of the build."""
+    if serve.running:
+        serve.check_port(config)
     if not config.repo_url:
         config.edit_uri = None
     for name in ("traitlets", "asyncio", "nbconvert", "mkdocs.mkdocs-jupyter"):
@@ -37,11 +44,24 @@ def on_config(config):
     return config
 
 
+def on_pre_build(config):
+    """Bring the chapters' outputs up to date; the server does that behind the pages it shows."""
+    docs = Path(config.docs_dir)
+    if serve.running:
+        serve.renew(chapter_paths(docs))
+        return
+    try:
+        refuse_other_places(docs)
+    except Fault as fault:
+        raise BuildError(str(fault)) from None
+    schedule.run_all(chapter_paths(docs))
+
+
 def on_files(files, config):
     """Add the page that shows the package, and the model that runs in the playground."""
     global book
-    book = pieces.Book(Path(config.docs_dir))
-    files.append(File.generated(config, "package.md", content=book.package_page(execute.ROOT)))
+    book = pieces.Book(chapter_paths(Path(config.docs_dir)))
+    files.append(File.generated(config, "package.md", content=book.package_page(ROOT)))
     for file in playground.files(config):
         files.append(file)
     return files
@@ -54,72 +74,33 @@ def on_page_markdown(markdown, page, config, files):
 def on_pre_page(page, config, files):
     if "render" in vars(page):  # mkdocs-jupyter has taken this page for a notebook
         # Its own rendering knows neither Material's extensions nor our links; ours calls its converter.
-        page.render = functools.partial(render, page)
+        page.render = functools.partial(_render, page)
         page.nb_url = Path(page.file.src_uri).with_suffix(".ipynb").name  # for the download button
     return page
 
 
-def render(page, config, files):
-    """A chapter, from its file to HTML."""
-    source = Path(page.file.abs_src_path)
-    notebook = execute.executed(source)
-    here = page.file.dest_uri.removesuffix("index.html")
-    files.append(File.generated(config, here + page.nb_url, content=for_readers(notebook)))
-    for name, content in dress(notebook).items():
-        files.append(File.generated(config, here + name, content=content))
-
-    dressed = execute.CACHE / "pages" / page.nb_url
-    dressed.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, dressed)
-    written = nb2html(str(dressed))
-    # What follows the body is JupyterLab's styles, which the plugin appends to every notebook.
-    page.markdown = html.unescape(written.partition("<style>")[0])
-    Page.render(page, config, files)
-    # MkDocs collects anchors before code blocks are in the page: add those of the pieces.
-    page.present_anchor_ids |= set(re.findall(r'id="((?:piece|module)-[^"]+)"', page.content))
-
-
-def dress(notebook) -> dict[str, bytes]:
-    """Prepare cells for the template: code as fences, figures as links to files (returned)."""
-    files, seen, count = {}, set(), 0
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = book.label_assemblies(cell.source)
-            continue
-        attributes = ".python"
-        if name := cell.metadata.get("piece"):
-            attributes += f' title="{book.heading(name)}"' + (f" #piece-{name}" if name not in seen else "")
-            seen.add(name)
-        cell.metadata.fence = pieces.fence(cell.source, attributes)
-        for output in cell.outputs:
-            if any(kind.startswith("image/") for kind in output.get("data", {})):
-                count += 1
-                tag, new = figures.figures(output, cell.metadata.alt, count)
-                output.data = {"text/html": tag}
-                files |= new
-    return files
-
-
-def for_readers(notebook) -> str:
-    """The notebook as a download: links lead to the neighbouring notebooks."""
-    notebook = nbformat.from_dict(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = re.sub(r"(\]\([\w-]+)\.md(?=[#)])", r"\1.ipynb", cell.source)
-    return nbformat.writes(notebook)
+def _render(page, config, files):
+    chapter = render.with_outputs(Path(page.file.abs_src_path), serve.running)
+    render.render(page, config, files, book, chapter)
 
 
 def on_page_content(content, page, config, files):
-    """Links between pieces and modules, maths, and the playground's scripts."""
+    """Links between pieces and modules, maths, the playground's scripts, and the server's remarks."""
     def url(name):
         target = files.get_file_from_path(name)
         return "" if target.page is page else get_relative_url(target.url, page.url)
 
-    return playground.load(maths.render(book.link(content, url)), page)
+    content = playground.load(maths.render(book.link(content, url)), page)
+    return serve.remarks(page.file.src_uri) + content
 
 
-def on_post_build(config):
-    execute.forget_old()
+def on_serve(server, config, builder):
+    serve.watch(server)
+    return server
+
+
+def on_shutdown():
+    serve.end()
 
 
 class LineOfLink(logging.Filter):

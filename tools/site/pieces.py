@@ -27,12 +27,12 @@ class Module:
 class Book:
     """The chapters' fences, read once per build."""
 
-    def __init__(self, docs: Path):
+    def __init__(self, sources: list[Path]):
         self.modules: dict[str, Module] = {}
         self.chapter_of: dict[str, str] = {}  # piece -> chapter
         self.module_of: dict[str, Module] = {}
         self.title: dict[str, str] = {}       # chapter -> its title
-        for source in sorted(docs.glob("*.md")):
+        for source in sources:
             module = None
             text, front_matter = get_data(source.read_text(encoding="utf-8"))
             self.title[source.name] = front_matter.get("title", source.stem)

@@ -6,7 +6,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 
-from pages.pieces import fence
+from tools.site.pieces import fence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "assets/playground/"
