@@ -26,13 +26,13 @@ def build(root: Path, render=None) -> None:
     with one_at_a_time(root):
         if old.exists() and not site.exists():      # killed between the two renames below
             old.rename(site)
+        remove(old)
         sources = state(root)
         if is_whole(site, sources):
             return
         remove(new)
         (render or with_mkdocs)(root, new)
         write_list(new, sources)
-        remove(old)
         if site.exists():
             site.rename(old)
         new.rename(site)
