@@ -1,0 +1,120 @@
+"""MkDocs events of the book.
+
+A chapter goes: Markdown with code (docs/) → executed notebook (schedule, kernel, store)
+→ mkdocs-jupyter, which writes it as Markdown through our template (render, templates/)
+→ MkDocs' own renderer, as every other page: links checked, Material's extensions, contents.
+"""
+
+import functools
+import logging
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:           # `mkdocs build` looks for modules beside its own program
+    sys.path.insert(0, str(ROOT))
+
+from mkdocs.exceptions import BuildError  # noqa: E402
+from mkdocs.structure.files import File  # noqa: E402
+from mkdocs.utils import get_relative_url  # noqa: E402
+
+from tools.chapters.book import chapter_paths, refuse_other_places  # noqa: E402
+from tools.chapters.read import Fault  # noqa: E402
+from tools.site import maths, pieces, playground, render, schedule, serve  # noqa: E402
+
+book: pieces.Book
+
+
+def on_startup(command, dirty):
+    if command == "serve":
+        serve.begin()
+
+
+def on_config(config):
+    """Edit links only when there is a repository to link to; no talk between the lines of the build."""
+    if serve.running:
+        serve.check_port(config)
+    if not config.repo_url:
+        config.edit_uri = None
+    for name in ("traitlets", "asyncio", "nbconvert", "mkdocs.mkdocs-jupyter"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    pages_log = logging.getLogger("mkdocs.structure.pages")
+    pages_log.filters[:] = [LineOfLink(Path(config.docs_dir))]
+    return config
+
+
+def on_pre_build(config):
+    """Bring the chapters' outputs up to date; the server does that behind the pages it shows."""
+    docs = Path(config.docs_dir)
+    if serve.running:
+        serve.renew(chapter_paths(docs))
+        return
+    try:
+        refuse_other_places(docs)
+    except Fault as fault:
+        raise BuildError(str(fault)) from None
+    schedule.run_all(chapter_paths(docs))
+
+
+def on_files(files, config):
+    """Add the page that shows the package, and the model that runs in the playground."""
+    global book
+    book = pieces.Book(chapter_paths(Path(config.docs_dir)))
+    files.append(File.generated(config, "package.md", content=book.package_page(ROOT)))
+    for file in playground.files(config):
+        files.append(file)
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    return playground.insert_source(markdown)
+
+
+def on_pre_page(page, config, files):
+    if "render" in vars(page):  # mkdocs-jupyter has taken this page for a notebook
+        # Its own rendering knows neither Material's extensions nor our links; ours calls its converter.
+        page.render = functools.partial(_render, page)
+        page.nb_url = Path(page.file.src_uri).with_suffix(".ipynb").name  # for the download button
+    return page
+
+
+def _render(page, config, files):
+    chapter = render.with_outputs(Path(page.file.abs_src_path), serve.running)
+    render.render(page, config, files, book, chapter)
+
+
+def on_page_content(content, page, config, files):
+    """Links between pieces and modules, maths, the playground's scripts, and the server's remarks."""
+    def url(name):
+        target = files.get_file_from_path(name)
+        return "" if target.page is page else get_relative_url(target.url, page.url)
+
+    content = playground.load(maths.render(book.link(content, url)), page)
+    return serve.remarks(page.file.src_uri) + content
+
+
+def on_serve(server, config, builder):
+    serve.watch(server)
+    return server
+
+
+def on_shutdown():
+    serve.end()
+
+
+class LineOfLink(logging.Filter):
+    """MkDocs names the file of a broken link; add the line."""
+
+    def __init__(self, docs):
+        super().__init__()
+        self.docs = docs
+
+    def filter(self, record):
+        if found := re.match(r"Doc file '(.+?)' contains .*?link '(.+?)'", record.getMessage()):
+            source = self.docs / found[1]
+            lines = source.read_text(encoding="utf-8").splitlines() if source.exists() else []
+            at = [n for n, line in enumerate(lines, 1) if found[2] in line]
+            record.msg = f"docs/{found[1]}:{at[0] if at else '?'}: {record.getMessage()}"
+            record.args = ()
+        return True
