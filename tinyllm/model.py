@@ -1,10 +1,10 @@
 """The whole model, in the order of the book (chapters 2 and 4 to 8)."""
+from dataclasses import dataclass
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-import torch
 from safetensors.torch import safe_open, save
+import torch
 from torch import nn
 
 def require(condition, message: str) -> None:
