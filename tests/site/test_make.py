@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.book, pytest.mark.skipif(not shutil.which("make"), reason="needs make")]
+pytestmark = [pytest.mark.book, pytest.mark.skipif(sys.platform == "win32" or not shutil.which("make"), reason="needs make")]
 
 
 @pytest.fixture

@@ -44,11 +44,11 @@ def test_outputs_follow_the_code_and_the_package_and_not_the_prose(book):
 
     # The package changes and the second chapter does not: its output has to.
     book.edit("tinyllm/mod.py", "41 + 1", "41 + 2")
-    assert "running 02-two.md" in book.build()
+    assert "running 02-two.md: tinyllm/mod.py changed\n" in book.build()
     assert "the answer is 43" in book.page("02-two")
 
     book.edit("docs/02-two.md", '"the answer is"', '"now"')
-    assert "running 01-one.md" not in (said := book.build()) and "running 02-two.md" in said
+    assert "running 01-one.md" not in (said := book.build()) and "running 02-two.md: its code changed\n" in said
     assert "now 43" in book.page("02-two")
 
     # And back again: what was computed for this state of the package is still there.
