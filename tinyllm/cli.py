@@ -1,73 +1,87 @@
 """The command line (chapter 12)."""
-import argparse, os, sys, time, tinyllm
-from inspect import signature
-
-HELP = dict(data="a file, - for standard input, or shakespeare; else Python's manual", seed="of random numbers",
-            model="checkpoint; else the package's", init="checkpoint to start from", tokens="symbols to add",
-            out="model file; for inspect, heat map folder", prompt="text to start from", steps="training steps",
-            device="auto, cpu, cuda or mps", temperature="0: the likeliest", top_k="only the k likeliest")
+import argparse
+import os
+import sys
+from pathlib import Path
+import tinyllm
 
 def main(argv=None):
-    """Run a command: each function below is one, and its parameters are the options."""
-    parser = argparse.ArgumentParser("tinyllm", description="Train, run and inspect a small model.")
-    commands = parser.add_subparsers(required=True, dest="run", metavar="train | generate | inspect")
-    for run in (train, generate, inspect):
-        command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
-        for name, option in signature(run).parameters.items():
-            flag = name if name == "prompt" else "--" + name.replace("_", "-")
-            text = HELP[name] + f" (default: {option.default})" * (option.default not in (None, option.empty))
-            command.add_argument(flag, type=option.annotation, default=option.default, help=text)
+    """Run one of the commands; what goes wrong is one line and exit status 2."""
+    parser = argparse.ArgumentParser("tinyllm", description="A small language model.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add = commands.add_parser("train", help="train a model on a text and save it").add_argument
+    add("--data", metavar="FILE", help="text, - for standard input (default: Python's manual)")
+    add("--steps", type=int, default=10_000, help="training steps (default: 10000)")
+    add("--seed", type=int, default=0, help="of random numbers (default: 0)")
+    add("--init", metavar="FILE", help="checkpoint to start from")
+    add("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+    add("--out", metavar="FILE", default="tinyllm.safetensors", help="where to save the model")
+    add = commands.add_parser("generate", help="continue a text").add_argument
+    add("prompt", help="text to continue")
+    add("--model", metavar="FILE", help="checkpoint (default: the package's own)")
+    add("--tokens", type=int, default=200, help="symbols to add (default: 200)")
+    add("--temperature", type=float, default=0.8, help="0: always the likeliest (default: 0.8)")
+    add("--top-k", type=int, metavar="K", help="draw from the K likeliest alone")
+    add("--seed", type=int, default=0, help="of random numbers (default: 0)")
+    add = commands.add_parser("inspect", help="print sizes, shapes, next symbols").add_argument
+    add("prompt", help="text to read")
+    add("--model", metavar="FILE", help="checkpoint (default: the package's own)")
+    add("--out", metavar="DIR", help="folder for a picture of the attention weights")
     options = vars(parser.parse_args(argv))
-    sys.stdout and sys.stdout.reconfigure(errors="replace")  # a terminal may not know each character
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # closed, it would stop the progress bar
+    run = {"train": train, "generate": generate, "inspect": inspect}[options.pop("command")]
     try:
-        globals()[options.pop("run")](**options)
+        run(**options)
     except (BrokenPipeError, KeyboardInterrupt):
-        os._exit(130)  # nobody reads on, or Ctrl-C: nothing is left to be said
-    except (ArithmeticError, AssertionError, ImportError, OSError, RuntimeError, ValueError) as error:
-        time.sleep(3 * int(os.environ.get("LOCAL_RANK", 0)))  # under torchrun, the first to end ends all
-        parser.exit(2, f"tinyllm: {(str(error) or repr(error)).splitlines()[0]}\n")
+        os._exit(130)                                         # nobody reads on, or Ctrl-C
+    except (ArithmeticError, ImportError, OSError, RuntimeError, ValueError) as error:
+        parser.exit(2, f"tinyllm: {str(error).splitlines()[0]}\n")
 
-def train(data: str = None, steps: int = None, seed: int = 0, init: str = None,
-          device: str = "auto", out: str = "tinyllm.safetensors"):
-    """train a model on a text and save it"""
-    file = os.path.realpath(out)
-    if (file == os.path.realpath(data or "") or os.path.exists(file) and not os.path.isfile(file)
-            or not os.access(os.path.dirname(file), os.W_OK)):
-        raise OSError(f"cannot save the model as {out!r}: give a new file in a folder you may write to")
+def train(data, steps, seed, init, device, out):
+    file, text = Path(out).resolve(), Path(data or "").resolve()
+    blocked = file.exists() and not file.is_file() or not os.access(file.parent, os.W_OK)
+    if blocked or file == text:
+        raise OSError(f"cannot save as {out!r}: give a new file in a folder you may write to")
     import torch
-    torch.set_float32_matmul_precision("medium")  # quicker products of matrices (chapter 9)
-    device = torch.accelerator.current_accelerator() or "cpu" if device == "auto" else device
-    if "WORLD_SIZE" in os.environ:  # started by torchrun: one process for each device
-        assert data != "-", "torchrun's processes would share standard input: give --data a file"
-        str(device) == "cpu" or torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
+    if device == "auto":
+        device = torch.accelerator.current_accelerator() or "cpu"
+    if "WORLD_SIZE" in os.environ:                            # one of torchrun's processes
         torch.distributed.init_process_group()
+        if str(device) != "cpu":
+            torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
     torch.manual_seed(seed)
-    model = (tinyllm.TinyLLM() if init is None else tinyllm.TinyLLM.load(init)).to(device)
-    training, validation = tinyllm.split(tinyllm.load_ids(data))
+    model = tinyllm.TinyLLM() if init is None else tinyllm.TinyLLM.load(init)
+    training, validation = tinyllm.split(tinyllm.encode(tinyllm.load_text(data)))
     try:
-        tinyllm.train(model, training, seed=seed, **{} if steps is None else {"steps": steps})
+        tinyllm.train(model.to(device), training, steps, seed=seed)
     except KeyboardInterrupt:
         print("interrupted: keeping the weights so far", file=sys.stderr)
-    if not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0:
+    if int(os.environ.get("RANK", 0)) == 0:
         model.save(out)
         print(f"saved {out}", flush=True)
         print(f"val_loss {tinyllm.evaluate(model, validation):.4f} nats per symbol")
 
-def generate(prompt: str, model: str = None, tokens: int = 200, temperature: float = 0.8,
-             top_k: int = None, seed: int = 0):
-    """continue a text"""
-    for step in tinyllm.generate(tinyllm.TinyLLM.load(model), prompt, tokens, temperature, top_k, seed):
-        print(prompt + step.text, end="", flush=True)
-        prompt = ""  # it is written once, with the first step
-    print(prompt)
+def generate(prompt, model, tokens, temperature, top_k, seed):
+    llm = tinyllm.TinyLLM.pretrained() if model is None else tinyllm.TinyLLM.load(model)
+    steps = tinyllm.generate(llm, prompt, tokens, temperature, top_k, seed)
+    print(prompt, end="")
+    for step in steps:
+        print(step.text, end="", flush=True)
+    print()
 
-def inspect(prompt: str, model: str = None, out: str = None):
-    """print parameters, shapes and next symbols; draw attention"""
-    llm = tinyllm.TinyLLM.load(model)
+def inspect(prompt, model, out):
+    llm = tinyllm.TinyLLM.pretrained() if model is None else tinyllm.TinyLLM.load(model)
     with tinyllm.trace(llm) as log:
         symbols = tinyllm.next_symbols(llm, prompt)
-    print(tinyllm.ledger(llm), log, symbols, sep="\n\n")
-    for kind in ("png", "svg") if out else ():
-        os.makedirs(out, exist_ok=True)
-        tinyllm.draw_attention(llm, prompt).savefig(os.path.join(out, f"attention.{kind}"))
+    print(tinyllm.ledger(llm), log, sep="\n\n", end="\n\n")
+    print(*(f"{name:>4}  {probability:.4f}" for name, probability in symbols), sep="\n")
+    if out:
+        from matplotlib.figure import Figure                  # only pictures need it
+        maps = [x[0] for name, x in log.items() if name.endswith("attention.weights")]
+        heads = len(maps[0])                                  # maps: one (H, T, T) a layer
+        figure = Figure((3 * heads, 3 * len(maps)), layout="constrained")
+        for i, axes in enumerate(figure.subplots(len(maps), heads, squeeze=False).flat):
+            axes.imshow(maps[i // heads][i % heads], cmap="Purples", vmin=0, vmax=1)
+            axes.set_title(f"layer {i // heads}, head {i % heads}")
+        Path(out).mkdir(parents=True, exist_ok=True)
+        figure.savefig(Path(out, "attention.png"))
+        figure.savefig(Path(out, "attention.svg"))

@@ -1,41 +1,39 @@
 """Text out of a model, one step at a time (chapter 10)."""
-import codecs, collections, contextlib, math, torch
+import codecs
+from collections import namedtuple
+import torch
+from tinyllm.model import require
 from tinyllm.text import encode
 
-def distribution(logits, temperature=1.0, top_k=None):
-    """Logits (V,) -> probabilities (V,) of the top_k largest; at temperature 0, of the largest alone."""
-    if not 0 <= temperature < math.inf or top_k is not None and top_k < 1:
-        raise ValueError(f"temperature must be 0 or more and top_k 1 or more, not {temperature}, {top_k}")
+def distribution(logits, temperature: float = 1.0, top_k: int | None = None) -> torch.Tensor:
+    """Logits (V,) -> probabilities (V,) of the top_k largest; temperature 0: of the first."""
+    require(0 <= temperature < torch.inf, f"temperature must be 0 or more, not {temperature}")
+    require(top_k is None or top_k >= 1, f"top_k must be 1 or more, not {top_k}")
     kept, ids = logits.topk(1 if temperature == 0 else min(top_k or len(logits), len(logits)))
-    kept = (kept.double() - kept[0]) / (temperature or 1)  # the largest becomes 0: no overflow
+    kept = (kept - kept[0]).double() / (temperature or 1)             # the largest is 0
     return torch.zeros_like(logits).scatter(0, ids, kept.softmax(0).to(logits.dtype))
 
 @torch.no_grad()
-def next_logits(model, ids, past=None):
-    """Logits (V,) for the symbol after ids (T,), of which the last `context` are read. past, a dict, is the KV
-    cache: if ids is the text of the last call with this dict and one symbol more, only that one is computed."""
-    if not len(ids):
-        raise ValueError("the prompt is empty: give at least one character")
-    def keep(point, _, new):  # keys or values (1, H, T, D)
-        past[point] = torch.cat([past[point], new], dim=2) if last else new
-        return past[point]
-    with contextlib.ExitStack() as hooks:
-        if past is not None and len(ids) <= model.config.context and not any(m._forward_hooks for m in model.modules()):
-            last, past["ids"] = torch.equal(past.get("ids", ids), ids[:-1]), ids
-            hooks.enter_context(model.positions.register_forward_hook(lambda point, _, x: x[:, -last:]))
-            for point in [p for block in model.blocks for p in (block.attention.k, block.attention.v)]:
-                hooks.enter_context(point.register_forward_hook(keep))
-        return model(ids[None, -model.config.context :].to(model.head.weight.device))[0, -1].cpu()
+def next_logits(model, ids: torch.Tensor) -> torch.Tensor:
+    """Logits (V,) for the symbol after ids (T,), of which the last `context` are read."""
+    require(len(ids) > 0, "the prompt is empty: give at least one character")
+    ids = ids[-model.config.context :].to(model.head.weight.device)
+    return model(ids[None])[0, -1].cpu()
 
-Step = collections.namedtuple("Step", "id text probabilities")  # text is "" inside a character of several bytes
-def generate(model, prompt, tokens=50, temperature=0.8, top_k=None, seed=0):
+Step = namedtuple("Step", "id text probabilities")    # text: "" inside a long character
+
+def generate(model, prompt: str, tokens=50, temperature=0.8, top_k=None, seed=0):
     """Continue prompt, one Step at a time: "".join(step.text for step in generate(...))."""
-    if tokens < 0:
-        raise ValueError(f"tokens must be 0 or more, not {tokens}")
-    ids, past, utf8 = encode(prompt), {}, codecs.getincrementaldecoder("utf-8")("replace")
-    generator = torch.Generator().manual_seed(seed)
-    for left in reversed(range(tokens)):
-        probabilities = distribution(next_logits(model, ids, past), temperature, top_k)
-        drawn = torch.multinomial(probabilities, 1, generator=generator)
-        ids = torch.cat([ids, drawn])
-        yield Step(drawn.item(), utf8.decode(bytes(drawn.tolist()), final=left == 0), probabilities)
+    require(tokens >= 0, f"tokens must be 0 or more, not {tokens}")
+    require(model.config.vocab_size <= 256, "only a model of bytes can write text")
+    ids = encode(prompt)
+    distribution(next_logits(model, ids), temperature, top_k)         # bad input fails here
+    def steps(ids):
+        generator = torch.Generator().manual_seed(seed)
+        utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        for left in reversed(range(tokens)):
+            probabilities = distribution(next_logits(model, ids), temperature, top_k)
+            drawn = torch.multinomial(probabilities, 1, generator=generator)
+            ids = torch.cat([ids, drawn])
+            yield Step(int(drawn), utf8.decode(bytes(drawn.tolist()), left == 0), probabilities)
+    return steps(ids)

@@ -1,73 +1,94 @@
 """Training and validation (chapter 9)."""
-from concurrent.futures import ThreadPoolExecutor
-import itertools, torch, torch.distributed as dist, torch.nn.functional as F, torch.optim.lr_scheduler as schedulers
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 from tqdm import tqdm
+from tinyllm.model import require
 
 def batches(ids, batch, context, generator):
-    """Endless batches of windows: inputs (B, T) and, one symbol later, targets (B, T)."""
-    starts, stride, end = torch.empty(0, dtype=torch.int64), max(context, len(ids) // 10**6), len(ids) - context
+    """Random windows of ids (N,), without end: inputs (B, T), and targets one symbol later."""
     while True:
-        while len(starts) < batch:  # another pass: cut the text at another place, shuffle
-            cuts = torch.arange(torch.randint(min(stride, end), (), generator=generator).item(), end, stride)
-            starts = torch.cat([starts, cuts[torch.randperm(len(cuts), generator=generator)]])
-        windows = ids.unfold(0, context + 1, 1)[starts[:batch]].long()  # (B, T + 1)
+        starts = torch.randint(len(ids) - context, (batch,), generator=generator)
+        windows = torch.stack([ids[i : i + context + 1] for i in starts]).long()    # (B, T + 1)
         yield windows[:, :-1], windows[:, 1:]
-        starts = starts[batch:]
 
 @torch.no_grad()
-def evaluate(model, ids, batch=32):
-    """Mean negative log-likelihood of ids[1:], nats per symbol, in non-overlapping windows."""
-    if len(ids) < 2:
-        raise ValueError(f"a text of {len(ids)} symbols is too short to validate on")
-    T, total = model.config.context, 0.0
-    for i in tqdm(range(0, len(ids) - 1, batch * T), "validating", disable=len(ids) < 10**6):
-        chunk = ids[i : i + batch * T + 1].long().to(model.head.weight.device)
-        rows = F.pad(chunk[:-1], (0, -(len(chunk) - 1) % T)).view(-1, T)  # windows; the last may be short
-        total += F.cross_entropy(model(rows).flatten(0, 1)[: len(chunk) - 1], chunk[1:], reduction="sum").item()
+def evaluate(model, ids: torch.Tensor) -> float:
+    """Mean negative log-likelihood of ids[1:] in non-overlapping windows, nats per symbol."""
+    require(len(ids) >= 2, f"a text of {len(ids)} symbols is too short to validate on")
+    context, total = model.config.context, 0.0
+    for i in tqdm(range(0, len(ids) - 1, context), "validating", disable=len(ids) < 10**6):
+        window = ids[i : i + context + 1].long().to(model.head.weight.device)
+        logits = model(window[None, :-1])[0]                  # (T, vocab_size)
+        total += F.cross_entropy(logits, window[1:], reduction="sum").item()
     return total / (len(ids) - 1)
 
+def orthogonalize(x: torch.Tensor) -> torch.Tensor:
+    """Singular values of each matrix in x (N, rows, columns) brought close to 1."""
+    x = F.normalize(x, dim=(1, 2))                           # none above 1
+    for _ in range(5):
+        a = x @ x.mT
+        x = 3.4445 * x + (2.0315 * a @ a - 4.7750 * a) @ x
+    return x
+
 class Muon(torch.optim.SGD):
-    """Momentum, its singular values brought close to 1. Source: Jordan and others, "Muon", 2024."""
+    """Steps along the mean gradient, orthogonalized; the matrices of a group have one shape.
+    Source: Jordan and others, "Muon", 2024."""
     @torch.no_grad()
     def step(self):
-        matrices, lr, momentum, decay = (self.param_groups[0][x] for x in ("params", "lr", "momentum", "weight_decay"))
-        gradient = torch.stack([p.grad if len(p) <= p.shape[1] else p.grad.T for p in matrices])
-        mean = self.state[matrices[0]].setdefault("mean", gradient * 0).lerp_(gradient, 1 - momentum)
-        x = F.normalize(gradient.lerp(mean, momentum), dim=(1, 2))  # no singular value above 1
-        for _ in range(5):
-            a = x @ x.mT
-            x = 3.4445 * x + (2.0315 * a @ a - 4.7750 * a) @ x
-        for p, s in zip(matrices, x):
-            p.mul_(1 - lr * decay).sub_(s if s.shape == p.shape else s.T, alpha=lr * max(1, len(p) / p.shape[1])**0.5)
+        for group in self.param_groups:
+            matrices, lr, momentum = group["params"], group["lr"], group["momentum"]
+            gradient = torch.stack([p.grad for p in matrices])    # (N, rows, columns)
+            mean = self.state[matrices[0]].setdefault("mean", torch.zeros_like(gradient))
+            mean.lerp_(gradient, 1 - momentum)
+            update = orthogonalize(gradient.lerp(mean, momentum))
+            rows, columns = matrices[0].shape
+            for p, direction in zip(matrices, update):
+                p.mul_(1 - lr * group["weight_decay"])
+                p.sub_(lr * max(1, rows / columns) ** 0.5 * direction)
 
-def make_optimizers(model):
-    """A Muon for each size of matrix inside the blocks, AdamW for everything else, slower for LayerNorms."""
-    tables = dict(params=[model.embedding.weight, model.head.weight], weight_decay=0.1)
-    vectors = dict(params=[p for p in model.parameters() if p.dim() < 2], weight_decay=0.0, lr=0.003)
-    matrices = sorted((p for p in model.blocks.parameters() if p.dim() == 2), key=torch.numel)
-    muons = [Muon([*p], lr=0.02, momentum=0.9, weight_decay=0.01) for _, p in itertools.groupby(matrices, torch.numel)]
-    return [*muons, torch.optim.AdamW([tables, vectors], lr=0.01, betas=(0.9, 0.99), fused=True)]
+def make_optimizers(model) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the blocks, AdamW for the rest; what is frozen is left alone."""
+    shapes, rest = {}, []
+    for name, p in model.named_parameters():
+        if p.requires_grad and name.startswith("blocks.") and p.dim() == 2:
+            shapes.setdefault(p.shape, []).append(p)
+        elif p.requires_grad:
+            rest.append(p)
+    groups = [dict(params=p, lr=0.02, momentum=0.9, weight_decay=0.01) for p in shapes.values()]
+    adamw = torch.optim.AdamW([dict(params=rest)], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1)
+    return [Muon(groups), adamw] if groups else [adamw]
 
-def train(model, ids, steps=10_000, batch=8, seed=0, on_step=lambda step, loss: None):
-    """Train model on ids (N,), in place; returns each step's loss, nats per symbol. Raises ValueError."""
-    context, device, losses = model.config.context, model.head.weight.device, []
-    if steps < 1 or len(ids) <= context:
-        raise ValueError(f"{steps} steps on {len(ids)} symbols are too few: 1 and {context + 1} are needed")
-    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+def train(model, ids, steps: int = 10_000, batch: int = 8, seed: int = 0, on_step=None) -> list:
+    """Train model on ids (N,), in place; returns the loss of each step, nats per symbol, and
+    calls on_step(step, loss). Raises ValueError for what cannot be trained."""
+    context, weight = model.config.context, model.head.weight
+    require(isinstance(ids, torch.Tensor) and ids.dim() == 1, "ids must be one tensor (N,)")
+    require(len(ids) > context, f"{len(ids)} symbols are too few: {context + 1} are needed")
+    require(steps >= 1, f"steps must be 1 or more, not {steps}")
+    require(weight.dtype.itemsize >= 4, f"{weight.dtype} is too coarse to train: model.float()")
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    world = dist.get_world_size() if dist.is_initialized() else 1
     network = torch.nn.parallel.DistributedDataParallel(model) if world > 1 else model
-    data, optimizers = batches(ids, batch, context, torch.Generator().manual_seed(seed)), make_optimizers(model)
-    rates = [schedulers.LambdaLR(o, lambda i: min(50 * i + 50, steps - i) / steps) for o in optimizers]
-    halves = min(2, torch.get_num_threads()) if device.type == "cpu" and world == 1 else 1
-    torch.empty(7 * 2**20)  # 29 MB, freed at once: now malloc keeps what one step frees, for the next
-    def learn(inputs, targets):  # adds these windows' share to each gradient, returns their share of the loss
-        loss = F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten(), reduction="sum") / batch / context
-        (loss * world).backward()
-        return loss.detach()
-    with ThreadPoolExecutor(2, "half", torch.set_num_threads, [torch.get_num_threads() // halves]) as pool:
-        for step, pair in zip(tqdm(range(steps), "training", disable=rank > 0), data):
-            loss = sum(pool.map(learn, *(part[rank::world].to(device).chunk(halves) for part in pair)))
-            tuple(pool.map(lambda o, rate: (o.step(), rate.step(), o.zero_grad()), optimizers, rates))
-            world > 1 and dist.all_reduce(loss)
-            losses.append(loss.item())
+    data = batches(ids, batch, context, torch.Generator().manual_seed(seed))
+    optimizers = make_optimizers(model)
+    rate = lambda step: min(50 * step + 50, steps - step) / steps    # up for 2 %, then down
+    schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, rate) for optimizer in optimizers]
+    losses = []
+    for step in tqdm(range(steps), "training", disable=rank > 0):
+        inputs, targets = (part[rank::world].to(weight.device) for part in next(data))  # (B, T)
+        logits = network(inputs)                              # (B, T, vocab_size)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        if world > 1:                                         # DDP averages over processes,
+            loss = loss * len(inputs) * world / batch         # whose shares may be unequal
+        loss.backward()
+        for optimizer, schedule in zip(optimizers, schedules):
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        if world > 1:
+            dist.all_reduce(loss.detach())                    # as DDP did with the gradients
+        losses.append(loss.item() / world)
+        if on_step:
             on_step(step, losses[-1])
     return losses

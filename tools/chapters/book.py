@@ -40,7 +40,7 @@ def check_book(chapters):
             if first := assemblies.get(block.name):
                 raise Fault(f"{block.at()}: {block.name} is assembled already at {first.at()}; "
                             "keep one block per file.")
-            if not re.fullmatch(PACKAGE + r"/\w+\.py", block.name):
+            if not re.fullmatch(PACKAGE + r"/\w+\.pyi?", block.name):
                 raise Fault(f"{block.at()}: {block.name} is outside the package; "
                             f"write file={PACKAGE}/NAME.py")
             assemblies[block.name] = block

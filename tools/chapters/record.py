@@ -65,7 +65,7 @@ class Side:
 def compare(root, chapters):
     given = weave_lines(root, chapters)
     record = read_record(root)
-    on_disk = {f"{PACKAGE}/{path.name}": path for path in sorted((root / PACKAGE).glob("*.py"))}
+    on_disk = {f"{PACKAGE}/{path.name}": path for path in sorted((root / PACKAGE).glob("*.py*"))}
     sides = []
     for name in sorted(given.keys() | on_disk.keys()):
         code = normal(read_text(on_disk[name], name)) if name in on_disk else None
