@@ -16,6 +16,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tools.chapters import tangle
 from tools.chapters.__main__ import main
@@ -482,10 +483,12 @@ def run_and_interrupt(copy, command, signal_number, step):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="interrupts a fork of this process")
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("command", ["stitch", "tangle"])
 def test_interrupted_at_any_step_no_side_is_lost_and_the_next_run_repairs(copy, tmp_path, command, number):
     """Before each single change of a file in turn; two chapters and two modules are to change."""
+    number = getattr(signal, number)
     words, lists = (copy.words, copy.lists) if command == "stitch" else (copy.one, copy.two)
     copy.edit(words, "hello {", "good morning {")
     copy.edit(lists, "total = 0", "total = 1")
@@ -559,6 +562,38 @@ def test_a_chapters_fault_stops_with_file_and_line_and_changes_nothing(copy, old
     for command in ("tangle", "check", "stitch"):
         assert copy.run(command, fails=True).startswith(says)
     assert copy.state() == state
+
+
+@pytest.mark.parametrize("command", ["tangle", "check", "stitch"])
+def test_a_chapter_in_a_folder_is_refused_with_its_path(copy, command):
+    (copy.root / "docs/part").mkdir()
+    (copy.root / "docs/part/notes.md").write_text("A plain page may stand anywhere.\n")
+    copy.run("check")
+    copy.two.rename(copy.root / "docs/part/02-lists.md")
+    state = copy.state()
+    assert copy.run(command, fails=True).startswith("docs/part/02-lists.md:1: a chapter in a folder")
+    assert copy.state() == state
+
+
+def test_what_editors_and_systems_leave_behind_is_left_alone(copy):
+    (copy.root / "docs/.#01-words.md").symlink_to("somebody@somewhere.1234")
+    for name in ("._01-words.md", ".01-words.md.swp", "01-words.md~", "#01-words.md#", "01-words.ipynb"):
+        (copy.root / "docs" / name).write_bytes(b"\0\xff" + ONE.encode())
+    copy.run("check")
+    copy.edit(copy.one, "hello {", "good morning {")
+    copy.run("tangle")
+    copy.edit(copy.words, "good morning {", "good evening {")
+    copy.run("stitch")
+    assert "good evening {" in copy.one.read_text("utf-8")
+
+
+def test_the_second_of_two_at_once_waits_and_says_so(copy, tmp_path):
+    with FileLock(copy.root / ".cache/chapters.lock"):
+        code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from pathlib import Path\n" \
+               f"from tools.chapters.__main__ import main; sys.exit(main(['check'], Path({str(copy.root)!r})))"
+        second = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert second.stderr.readline() == "waiting for another tangling or stitching of this book to end …\n"
+    assert second.wait() == 0 and second.stderr.read() == ""
 
 
 def test_works_as_a_program_from_anywhere(copy, tmp_path):

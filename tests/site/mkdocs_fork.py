@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-fork = multiprocessing.get_context("forkserver")
+fork = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
 fork.set_forkserver_preload(["mkdocs.commands.build", "mkdocs_jupyter.plugin", "mkdocs_jupyter.convert", "material.plugins.search.plugin",
                              "jupytext", "nbclient", "ipykernel.kernelspec", "bs4"])
 

@@ -9,97 +9,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import mkdocs_fork
+from small_book import TWO, Book
 from tools.site import figures, maths, pieces
 
 pytestmark = [pytest.mark.book, pytest.mark.slow]
-
-ROOT = Path(__file__).resolve().parents[2]
-
-CHAPTER = """\
----
-title: {title}
-description: A small chapter.
-jupyter:
-  kernelspec:
-    display_name: Python 3
-    language: python
-    name: python3
----
-
-# {title}
-
-See [the other]({other}.md#its-end). The price is $x^2$.
-
-> [!NOTE]
-> A note.
-
-{cells}
-
-## Its end
-"""
-ONE = """\
-```python #answer
-def answer():
-    return 41 + 1
-```
-
-``` {.python file=tinyllm/mod.py}
-<<answer>>
-```
-"""
-TWO = """\
-```python
-from tinyllm.mod import answer
-print("the answer is", answer())
-```
-"""
-
-
-class Book:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def begin(self):
-        shutil.copytree(ROOT / "tools", self.folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "docs" / "assets", self.folder / "docs" / "assets")
-        config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-        config = re.sub(r"^nav:\n(?:  .*\n)+", "nav: [index.md, 01-one.md, 02-two.md, package.md]\n", config, flags=re.M)
-        self.write("mkdocs.yml", config)
-        self.write("constraints.txt", "")
-        self.write("tinyllm/__init__.py", "")  # or an installed tinyllm would come before this folder
-        self.write("tinyllm/mod.py", "def answer():\n    return 41 + 1\n")
-        self.write("docs/index.md", "---\ntitle: Cover\ndescription: A book.\n---\n# Cover\n")
-        self.chapter("01-one", ONE, "02-two")
-        self.chapter("02-two", TWO, "01-one")
-
-    def write(self, name, text):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def chapter(self, name, cells, other):
-        self.write(f"docs/{name}.md", CHAPTER.format(title=name, cells=cells, other=other))
-
-    def edit(self, name, old, new):
-        text = (self.folder / name).read_text(encoding="utf-8")
-        assert old in text
-        self.write(name, text.replace(old, new))
-
-    def build(self, fails=False):
-        status, said = mkdocs_fork.build(self.folder, os.environ | {"NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"})
-        assert (status != 0) == fails, said
-        assert "Traceback" not in said and len(said.splitlines()) < 25, said
-        return said
-
-    def page(self, name):
-        return (self.folder / "site" / name / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +44,11 @@ def test_outputs_follow_the_code_and_the_package_and_not_the_prose(book):
 
     # The package changes and the second chapter does not: its output has to.
     book.edit("tinyllm/mod.py", "41 + 1", "41 + 2")
-    assert "running 02-two.md" in book.build()
+    assert "running 02-two.md: tinyllm/mod.py changed\n" in book.build()
     assert "the answer is 43" in book.page("02-two")
 
     book.edit("docs/02-two.md", '"the answer is"', '"now"')
-    assert "running 01-one.md" not in (said := book.build()) and "running 02-two.md" in said
+    assert "running 01-one.md" not in (said := book.build()) and "running 02-two.md: its code changed\n" in said
     assert "now 43" in book.page("02-two")
 
     # And back again: what was computed for this state of the package is still there.
@@ -139,8 +57,73 @@ def test_outputs_follow_the_code_and_the_package_and_not_the_prose(book):
     assert "running" not in book.build()
     assert "the answer is 42" in book.page("02-two")
 
+    # A module that no chapter imports, and a look at its own files by one that does not run code of the package.
+    book.write("tinyllm/other.py", "other = 1\n")
+    book.write("docs/assets/bench.json", "{}")
+    assert "running" not in book.build()
+
     book.write("constraints.txt", "torch==9\n")
     assert book.build().count("running") == 2
+
+
+def test_a_file_that_a_chapter_reads_makes_it_run_again(book):
+    book.edit("docs/02-two.md", "print(", "from pathlib import Path\nimport tinyllm\n"
+              'print((Path(tinyllm.__file__).parents[1] / "docs/assets/bench.json").read_text())\nprint(')
+    book.write("docs/assets/bench.json", "first result")
+    book.build()
+    assert "first result" in book.page("02-two")
+    book.write("docs/assets/bench.json", "second result")
+    assert "running 02-two.md" in (said := book.build()) and "running 01-one.md" not in said
+    assert "second result" in book.page("02-two")
+
+
+WAITS = """\
+```python
+import os, time
+open({mine!r}, "w").close()
+while not os.path.exists({other!r}):
+    time.sleep(0.01)
+```
+"""
+
+
+def test_chapters_run_at_once_where_that_changes_nothing(book, tmp_path, monkeypatch):
+    """Each of the two waits for the other: one after the other, they would wait for ever."""
+    monkeypatch.setenv("BOOK_JOBS", "2")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    book.chapter("02-two", WAITS.format(mine=two, other=one), "01-one")
+    book.edit("docs/01-one.md", "``` {.python", WAITS.format(mine=one, other=two) + "\n``` {.python")
+    said = book.build()
+    assert said.count("running") == said.count("ran ") == 2
+
+
+def test_a_chapter_that_measures_runs_alone(book, monkeypatch):
+    monkeypatch.setenv("BOOK_JOBS", "3")
+    book.edit("docs/02-two.md", "print(", "import time\nstart = time.perf_counter()\nprint(")
+    book.edit("docs/01-one.md", "``` {.python", "```python\nimport time\ntime.monotonic()\n```\n\n``` {.python")
+    book.chapter("03-three", "```python\nprint('quick')\n```\n", "01-one")
+    book.edit("mkdocs.yml", "02-two.md, ", "02-two.md, 03-three.md, ")
+    steps = re.findall(r"(running|ran) (\d\d)", book.build())
+    assert steps[:2] == [("running", "03"), ("ran", "03")], "those that measure come last"
+    assert sorted(steps[2:4]) == sorted([("running", steps[2][1]), ("ran", steps[2][1])]), "two measured at once"
+    assert len(steps) == 6
+
+
+def test_what_editors_and_systems_leave_behind_is_left_alone(book):
+    (book.folder / "docs/.#01-one.md").symlink_to("somebody@somewhere.1234")
+    for name in ("._01-one.md", ".01-one.md.swp", "01-one.md~", ".DS_Store"):
+        (book.folder / "docs" / name).write_bytes(b"\0\xff```python #answer\n")
+    book.write("docs/01-one.ipynb", "not even a notebook")
+    assert "running" not in book.build()
+    assert "41 + 1" in html.unescape(re.sub("<.*?>", "", book.page("01-one")))
+    left = [path.name for path in (book.folder / "site").rglob("*") if path.name.startswith(".") or path.name.endswith("~")]
+    assert not left
+
+
+def test_a_chapter_in_a_folder_is_refused_with_its_path(book):
+    (book.folder / "docs/part").mkdir()
+    (book.folder / "docs/01-one.md").rename(book.folder / "docs/part/01-one.md")
+    assert "docs/part/01-one.md:1: a chapter in a folder" in book.build(fails=True)
 
 
 def test_two_builds_give_the_same_site(book):

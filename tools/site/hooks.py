@@ -60,9 +60,10 @@ def on_pre_build(config):
 def on_files(files, config):
     """Add the page that shows the package, and the model that runs in the playground."""
     global book
-    book = pieces.Book(chapter_paths(Path(config.docs_dir)))
+    sources = chapter_paths(Path(config.docs_dir))
+    book = pieces.Book(sources)
     files.append(File.generated(config, "package.md", content=book.package_page(ROOT)))
-    for file in playground.files(config):
+    for file in playground.files(config, sources):
         files.append(file)
     return files
 

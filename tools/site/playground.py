@@ -14,10 +14,10 @@ SOURCE = "{{ model.js }}"                    # in the page's Markdown: the sourc
 MARK = 'class="tinyllm-playground"'          # a panel; a page without one loads nothing
 
 
-def files(config) -> list[File]:
+def files(config, sources: list[Path]) -> list[File]:
     """The weights as they are shipped, and again as a script: a page that was opened from a file
     may not fetch, but may load scripts. A book without panels needs neither."""
-    if not any(MARK in source.read_text(encoding="utf-8") for source in Path(config.docs_dir).glob("*.md")):
+    if not any(MARK in source.read_text(encoding="utf-8") for source in sources):
         return []
     weights = (ROOT / "tinyllm" / "pretrained.safetensors").read_bytes()
     script = f'tinyllmWeights = "{base64.b64encode(weights).decode()}";\n'

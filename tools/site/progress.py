@@ -23,7 +23,7 @@ class Lines:
 
     def start(self, job):
         self.started[job] = time.monotonic()
-        log.info("running %s", job.name)
+        log.info("running %s: %s", job.name, job.reason)
 
     def done(self, job):
         log.info("ran %s in %.1f s", job.name, time.monotonic() - self.started[job])

@@ -42,7 +42,15 @@ def collect(notes: Path, source: Path) -> dict[str, str]:
 
 
 def unchanged(record: dict[str, str]) -> bool:
-    return all(digest(key) == value for key, value in record.items())
+    return not changed(record)
+
+
+def changed(record: dict[str, str]) -> list[str]:
+    """What of a record is not as it was, in words."""
+    names = {"file": "{} changed", "names": "other files in {}", "all": "something in the package changed, and what the "
+             "chapter reads is not known"}
+    found = [key.partition(" ") for key, value in record.items() if digest(key) != value]
+    return [names[kind].format(name) for kind, _, name in found]
 
 
 def digest(key: str) -> str:

@@ -29,6 +29,7 @@ class Job:
     source: Path
     measures: bool
     seconds: float | None       # how long it took last time
+    reason: str                 # why it has to run
 
     @property
     def name(self):
@@ -41,7 +42,7 @@ def stale(sources: list[Path]) -> list[Job]:
     for source in sources:
         page = notebook.read(source)
         if notebook.code_cells(page) and store.find(page, source) is None:
-            jobs.append(Job(source, notebook.measures(page), store.seconds(source)))
+            jobs.append(Job(source, notebook.measures(page), store.seconds(source), store.reason(page, source)))
     return jobs
 
 

@@ -190,7 +190,7 @@ class Renewer:
         return True
 
     def _run(self, job, run, state) -> None:
-        log.info("running %s", job.name)
+        log.info("running %s: %s", job.name, job.reason)
         fault = ""
         try:
             schedule.execute(job, run)

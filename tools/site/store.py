@@ -64,6 +64,16 @@ def latest(source: Path) -> Path | None:
     return next((path for _, path in runs(source)), None)
 
 
+def reason(notebook, source: Path) -> str:
+    """Why the chapter has to run, in a few words."""
+    head = next((head for head, _ in runs(source)), None)
+    if head is None:
+        return "for the first time"
+    if head["key"] != key(notebook):
+        return "its code changed"
+    return ", ".join(reads.changed(head["read"]))
+
+
 def seconds(source: Path) -> float | None:
     """How long the chapter took when it ran last."""
     return next((head["seconds"] for head, _ in runs(source)), None)
