@@ -6,8 +6,7 @@ quartiles on both sides. The results go to the terminal and to docs/assets/bench
 shows and explains.
 
 Nothing of the recipe is repeated here. A step is a step of tinyllm.train at its defaults, whichever network of
-tools/measure/peers.py it trains and whether with our optimizers or with AdamW in their place. Each network trains with the
-setting of torch.set_float32_matmul_precision that is quicker for it, ours with the one of `tinyllm train`."""
+tools/measure/peers.py it trains and whether with our optimizers or with AdamW in their place."""
 
 import argparse
 import contextlib
@@ -33,7 +32,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
 import tinyllm
-from tinyllm import generation, training
+from tinyllm import training
 from tools.measure import peers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +41,6 @@ OUT = ROOT / "docs" / "assets" / "bench.json"
 NETWORKS = {"tinyllm": tinyllm.TinyLLM, "TransformerEncoder": peers.EncoderPeer, "GPT-2": peers.GPT2Peer}
 BASE, PARTS = "tinyllm, our recipe", "TransformerEncoder, PyTorch's Muon"     # the same twice: by us, by PyTorch
 TWINS = "tinyllm", "TransformerEncoder" # one network, written in two ways
-PRECISION = dict.fromkeys(NETWORKS, "medium")       # of matrix products; measure_precision chooses for the peers
 CONFIG, BATCH = tinyllm.Config(), signature(tinyllm.train).parameters["batch"].default
 RATES = 0.0025, 0.005, 0.01            # of AdamW; short runs choose one for each network
 SQUARE = 1536                         # size of the matrices whose product is taken for the machine's peak
@@ -58,25 +56,19 @@ def recipes(rates):
         if recipe is not peers.torch_muon or network == "TransformerEncoder"}
 
 
+def read(data=None):
+    """The two parts of a text, in ids."""
+    return tinyllm.split(tinyllm.encode(tinyllm.load_text(data)))
+
+
 def build(network, config=CONFIG, seed=0):
     torch.manual_seed(seed)
     return NETWORKS[network](config)
 
 
-@contextlib.contextmanager
-def precision(model):
-    """Inside the with block, matrix products are made in the way that PRECISION has for this network."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(next(PRECISION[n] for n, network in NETWORKS.items() if isinstance(model, network)))
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def train(model, ids, steps, recipe, **options):
     """tinyllm.train without its progress bar, with the optimizers of `recipe`."""
-    with precision(model), mock.patch.object(training, "make_optimizers", recipe), contextlib.redirect_stderr(io.StringIO()):
+    with mock.patch.object(training, "make_optimizers", recipe), contextlib.redirect_stderr(io.StringIO()):
         return tinyllm.train(model, ids, steps=steps, **options)
 
 
@@ -97,8 +89,7 @@ def step_seconds(model, ids, recipe, steps=4, **options):
 
 
 def forward_backward(model, inputs, targets):
-    with precision(model):
-        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
+    F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
     model.zero_grad()
 
 
@@ -124,19 +115,6 @@ def compared(rounds, base):
             for name, ratio in ratios.items()}
 
 
-def measure_precision(ids, settings):
-    """{network: {setting: milliseconds of a step}}; the quicker one is used from here on, except for ours."""
-    def timed(network, setting):
-        with mock.patch.dict(PRECISION, {network: setting}):
-            return 1000 * step_seconds(build(network), ids, peers.our_recipe)
-
-    tasks = {(n, s): lambda n=n, s=s: timed(n, s) for n in NETWORKS for s in ("highest", "medium")}
-    rounds = interleave(tasks, max(3, settings["rounds"] // 3), "precision")
-    found = {n: {s: spread(rounds[n, s]) for s in ("highest", "medium")} for n in NETWORKS}
-    PRECISION.update((n, min(row, key=lambda s: row[s][1])) for n, row in found.items() if n != "tinyllm")
-    return found
-
-
 def measure_steps(ids, settings):
     """Training steps, their forward and backward pass alone, and the share of the machine's peak."""
     variants, models = recipes(dict.fromkeys(NETWORKS, RATES[0])), {network: build(network) for network in NETWORKS}
@@ -144,7 +122,7 @@ def measure_steps(ids, settings):
     hook = models["tinyllm"].register_forward_pre_hook(lambda model, inputs: seen.append(inputs[0]))
     train(models["tinyllm"], ids, 1, peers.our_recipe)
     hook.remove()
-    inputs = torch.cat(seen)                                # a step gives the model its batch in parts
+    [inputs] = seen
     batch, symbols = (inputs, inputs.roll(-1, dims=1)), inputs.numel()
     with FlopCounterMode(display=False) as counter:         # the same matrices are multiplied in all three
         forward_backward(models["tinyllm"], *batch)
@@ -154,12 +132,7 @@ def measure_steps(ids, settings):
              for name, (network, recipe) in variants.items()}
     tasks |= {n: lambda n=n: seconds(lambda: forward_backward(models[n], *batch), repeat=4) for n in NETWORKS}
 
-    def multiply():                                         # in the better of the two ways
-        with precision(models["tinyllm"]):
-            medium = [seconds(lambda: square @ square) for _ in range(3)]
-        return min(medium + [seconds(lambda: square @ square) for _ in range(3)])
-
-    tasks["peak"] = multiply
+    tasks["peak"] = lambda: min(seconds(lambda: square @ square) for _ in range(3))
     rounds = interleave(tasks, settings["rounds"], "training steps")
     peak = np.divide(2 * SQUARE**3, rounds["peak"])         # FLOP per second, in each round
     return {"symbols_per_step": symbols, "flops": {"per_step": flops, "peak": spread(peak)},
@@ -168,23 +141,20 @@ def measure_steps(ids, settings):
             "share": {name: spread(flops / np.array(rounds[name]) / peak) for name in variants}}
 
 
-def write_greedily(model, tokens, cache=True):
-    """tinyllm.generate at temperature 0, for any network; without a cache everything is computed for each symbol."""
-    next_logits = generation.next_logits
-    with mock.patch.object(generation, "next_logits", lambda model, ids, past: next_logits(model, ids, past if cache else None)):
-        return [step.id for step in tinyllm.generate(model, "T", tokens, temperature=0)]
+def write_greedily(model, tokens):
+    """tinyllm.generate at temperature 0, for any network."""
+    return [step.id for step in tinyllm.generate(model, "T", tokens, temperature=0)]
 
 
 def measure_generation(settings):
     """Greedy text, one symbol at a time: once as far as the window reaches, and once four windows long. There
-    ours slides its window, and GPT-2 gets a table of positions that is long enough."""
+    our loop slides its window, and GPT-2 gets a table of positions that is long enough."""
     found, models = {}, {n: build(n).eval() for n in TWINS}
     for title, tokens in (("one window", CONFIG.context - 1), ("four windows", 4 * CONFIG.context)):
         gpt2, start = build("GPT-2", replace(CONFIG, context=tokens + 1)).eval(), tinyllm.encode("T")[None]
-        tasks = {"tinyllm": lambda: write_greedily(models["tinyllm"], tokens),
-                 "GPT-2": lambda: gpt2.generate(start, tokens, True)}
-        tasks |= {f"{n}, no cache": lambda m=m: write_greedily(m, tokens, False) for n, m in models.items()}
+        tasks = {n: lambda m=m: write_greedily(m, tokens) for n, m in models.items()}
         tasks["GPT-2, no cache"] = lambda: gpt2.generate(start, tokens, False)
+        tasks["GPT-2, with its cache"] = lambda: gpt2.generate(start, tokens, True)
         tasks = {name: lambda task=task: seconds(task) for name, task in tasks.items()}
         rounds = interleave(tasks, max(3, settings["rounds"] // 3), f"generation, {title}")
         found[title] = {"symbols": tokens, "rows": compared(rounds, "tinyllm")}
@@ -202,11 +172,10 @@ def peak_megabytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def probe(variant, config, batch, setting):
+def probe(variant, config, batch):
     """In the new process: its memory when all that it needs is loaded, and at the peak of some training steps."""
     network, recipe = recipes(dict.fromkeys(NETWORKS, RATES[0]))[variant]
-    PRECISION[network] = setting
-    ids = tinyllm.split(tinyllm.load_ids())[0]
+    ids = read()[0]
     train(build(network, replace(CONFIG, context=2)), ids, 2, recipe, batch=1)    # parts of torch are loaded late
     before = peak_megabytes()
     train(build(network, tinyllm.Config(**config)), ids, 5, recipe, batch=batch)
@@ -214,9 +183,9 @@ def probe(variant, config, batch, setting):
 
 
 def run_probe(variant, config, batch):
-    network = variant.partition(",")[0]
-    arguments = json.dumps({"variant": variant, "config": asdict(config), "batch": batch, "setting": PRECISION[network]})
-    run = subprocess.run([sys.executable, __file__, "--probe", arguments], capture_output=True, text=True)
+    arguments = json.dumps({"variant": variant, "config": asdict(config), "batch": batch})
+    command = [sys.executable, "-m", "tools.measure.bench", "--probe", arguments]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if run.returncode:
         raise RuntimeError(f"measuring {variant} failed: {(run.stderr.strip() or 'killed').splitlines()[-1]}")
     return json.loads(run.stdout)
@@ -317,7 +286,7 @@ def machine():
 
 
 def measure(data, settings):
-    start, (ids, validation) = time.monotonic(), tinyllm.split(tinyllm.load_ids(data))
+    start, (ids, validation) = time.monotonic(), read(data)
     if len(validation) < 20 * CONFIG.context:
         raise ValueError(f"a text of {len(ids) + len(validation)} symbols is too short to compare models on")
     name = {None: "Python's manual", "-": "standard input"}.get(data, os.path.basename(data or ""))
@@ -327,7 +296,6 @@ def measure(data, settings):
         "text": {"name": name, "training": len(ids), "validation": len(validation)},
         "config": asdict(CONFIG), "batch": BATCH,
         "parameters": {network: sum(p.numel() for p in build(network).parameters()) for network in NETWORKS}}
-    results["precision"] = measure_precision(ids, settings)
     results |= measure_steps(ids, settings)
     speed = {name: row["seconds"][1] for name, row in results["steps"].items()}
     results["rates"] = choose_rates(ids, settings, speed)
@@ -356,8 +324,6 @@ def report(r):
         print("", title, tabulate(rows, columns, floatfmt=form), sep="\n")
 
     print(f"\n{r['machine']['cpu']}, {r['machine']['threads']} threads; " + ", ".join(map(" ".join, r["versions"].items())))
-    show("Training step in milliseconds, by torch.set_float32_matmul_precision", ["", "highest", "medium"],
-         [(name, *(row[way][1] for way in ("highest", "medium"))) for name, row in r["precision"].items()], ".1f")
     show("Training step, time as a multiple of ours (quartiles in brackets)",
          ["", "symbols/s", "time", "of the peak", "peak MB"],
          [(name, r["symbols_per_step"] / row["seconds"][1], band(row["ratio"]), band(r["share"][name], "{:.0%}"),

@@ -1,5 +1,6 @@
 """Train as `make weights` does and keep the weights at some twenty moments of the run, for the
-playground's "Watch it learn": python -m tools.measure.checkpoints, two minutes or more.
+playground's "Watch it learn": python -m tools.measure.checkpoints, as long as
+`tinyllm train` takes at its defaults, and a little more.
 
 One safetensors file in half precision: each tensor of the model, stacked over the moments. The end of the
 run is not in it: that is the shipped model, which the page has already. A change of the training or of the
@@ -23,9 +24,8 @@ OUT = ROOT / "docs" / "assets" / "playground" / "checkpoints.safetensors"
 
 def main():
     torch.manual_seed(0)                     # as `tinyllm train` does
-    torch.set_float32_matmul_precision("medium")
     model = tinyllm.TinyLLM()
-    training, validation = tinyllm.split(tinyllm.load_ids())
+    training, validation = tinyllm.split(tinyllm.encode(tinyllm.load_text()))
     moments, losses = [], []
 
     def keep():
@@ -49,4 +49,5 @@ def main():
     print(f"wrote {OUT.relative_to(ROOT)}: {OUT.stat().st_size / 1e6:.1f} MB, validation losses {losses}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,7 @@
 
 from pathlib import Path
 
-from tinyllm import TinyLLM
-from tinyllm.microscope import attention_maps
+from tinyllm import TinyLLM, encode, trace
 
 SENTENCE, LAYER, HEAD = "every symbol has read the past", 1, 0
 COVER = Path(__file__).resolve().parents[2] / "docs" / "assets" / "cover.svg"
@@ -44,5 +43,7 @@ def draw(weights, numbers):
 if __name__ == "__main__":
     model = TinyLLM.pretrained()
     numbers = sum(p.numel() for p in model.parameters())
-    weights = attention_maps(model, SENTENCE)[LAYER, HEAD].tolist()
+    with trace(model) as log:
+        model(encode(SENTENCE)[None])
+    weights = log[f"blocks.{LAYER}.attention.weights"][0, HEAD].tolist()     # (T, T)
     COVER.write_text("\n".join(draw(weights, numbers)) + "\n", encoding="utf-8")

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from tinyllm import causal_mask, training
-from tinyllm.bricks import Positions
+from tinyllm import training
+from tinyllm.model import Positions, causal_mask
 
 
 class EncoderPeer(nn.Module):
     """The model's own architecture, built from nn.TransformerEncoder: with the model's weights in it, it
-    computes the model's logits (tests/test_bench.py)."""
+    computes the model's logits (tests/measure/test_bench.py)."""
 
     def __init__(self, config):
         super().__init__()
@@ -37,7 +37,8 @@ class EncoderPeer(nn.Module):
         # nn.TransformerEncoder copies its layer, weights and all: give each one weights of its own.
         self.encoder.layers = nn.ModuleList(layer() for _ in range(c.n_layers))
         self.head = nn.Linear(c.d_model, c.vocab_size, bias=c.bias)
-        self.register_buffer("table", Positions(c.context, c.d_model).table, persistent=False)
+        waves = Positions(f"{c.context} positions")(torch.zeros(c.context, c.d_model))     # 0 + waves
+        self.register_buffer("table", waves, persistent=False)
         self.register_buffer("mask", causal_mask(c.context), persistent=False)
 
     @property
