@@ -6,11 +6,8 @@ spaces and letters of all kinds.
 
 import html
 import json
-import os
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 

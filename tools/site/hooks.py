@@ -23,7 +23,7 @@ from tools.chapters.book import chapter_paths, refuse_other_places  # noqa: E402
 from tools.chapters.read import Fault  # noqa: E402
 from tools.site import maths, pieces, playground, render, schedule, serve  # noqa: E402
 
-book: pieces.Book
+book = pieces.Book([])               # what on_files reads, for the events after it
 
 
 def on_startup(command, dirty):
