@@ -70,7 +70,7 @@ class Bar:
 
 
 def seconds_left(waiting, running, took, workers, now):
-    """An estimate out of how long each chapter took last time; one that is not known is as long as the mean."""
+    """Out of how long each chapter took last time; one that is not known takes as long as the mean."""
     known = [*took.values(), *(job.seconds for job in [*waiting, *running] if job.seconds)]
     if not known:
         return None

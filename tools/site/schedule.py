@@ -42,7 +42,8 @@ def stale(sources: list[Path]) -> list[Job]:
     for source in sources:
         page = notebook.read(source)
         if notebook.code_cells(page) and store.find(page, source) is None:
-            jobs.append(Job(source, notebook.measures(page), store.seconds(source), store.reason(page, source)))
+            reason = store.reason(page, source)
+            jobs.append(Job(source, notebook.measures(page), store.seconds(source), reason))
     return jobs
 
 

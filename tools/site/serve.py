@@ -1,9 +1,9 @@
 """`make serve`: pages at once, with their last outputs, while the chapters run behind them.
 
-Each build of the server tangles, asks which chapters are out of date, and shows every page as it can be shown:
-`remarks` says on a page that its outputs are being renewed, or why they cannot be. The chapter that was edited
-last runs first, alone; then those that depend on what changed. A chapter that is running is stopped when its
-outputs will not be wanted. Each one that ends makes MkDocs build the pages anew.
+Each build of the server tangles, asks which chapters are out of date, and shows every page as it can be
+shown: `remarks` says on a page that its outputs are being renewed, or why they cannot be. The chapter that was
+edited last runs first, alone; then those that depend on what changed. A chapter that is running is stopped
+when its outputs will not be wanted. Each one that ends makes MkDocs build the pages anew.
 """
 
 import html
@@ -22,7 +22,7 @@ from tools.site import notebook, reads, schedule, store
 from tools.site.kernel import Cancelled, Run
 
 log = logging.getLogger("mkdocs.chapters")
-BELL = notebook.ROOT / ".cache" / "renewed"     # MkDocs watches it; a file written there has the pages built anew
+BELL = notebook.ROOT / ".cache" / "renewed"     # MkDocs watches it: a file written there rings for a build
 
 running = False
 port_checked = False
@@ -52,8 +52,8 @@ def check_port(config) -> None:
             probe.bind((host, port))
         except OSError as error:
             end()
-            raise Abort(f"{host}:{port} cannot be served from ({error.strerror}); is a server running already? "
-                        "Another port: make serve ARGS='-a localhost:8001'") from None
+            raise Abort(f"{host}:{port} cannot be served from ({error.strerror}); is a server running "
+                        "already? Another port: make serve ARGS='-a localhost:8001'") from None
 
 
 def renew(sources: list[Path]) -> None:
@@ -75,7 +75,8 @@ def remarks(page: str) -> str:
         return ""
     shown = ""
     if tangle_fault:
-        shown += _box("danger", "The chapters could not be tangled; the package is as it was before", tangle_fault)
+        title = "The chapters could not be tangled; the package is as it was before"
+        shown += _box("danger", title, tangle_fault)
     state, text = renewer.state(page)
     if state == "failed":
         shown += _box("danger", "This chapter failed; its outputs are from an earlier run", text)
@@ -86,7 +87,8 @@ def remarks(page: str) -> str:
 
 def _box(kind: str, title: str, text: str) -> str:
     body = f"<pre><code>{html.escape(text)}</code></pre>" if text else ""
-    return f'<div class="admonition {kind}"><p class="admonition-title">{html.escape(title)}</p>{body}</div>\n'
+    title = f'<p class="admonition-title">{html.escape(title)}</p>'
+    return f'<div class="admonition {kind}">{title}{body}</div>\n'
 
 
 def watch(server) -> None:
@@ -121,7 +123,7 @@ class Renewer:
         states = {}
         for source in sources:
             states[source] = store.key(notebook.read(source)) + book
-        jobs = [job for job in schedule.stale(sources) if self.failed.get(job.source, ("", ""))[0] != states[job.source]]
+        jobs = schedule.stale(sources)
         with self.changed:
             self.updates += 1
             for source, state in states.items():
@@ -129,9 +131,13 @@ class Renewer:
                 if self.keys.get(source, key) != key:
                     self.edited[source] = self.updates
                 self.keys[source] = key
+            for source, (state, _) in list(self.failed.items()):
+                if state != states.get(source):
+                    del self.failed[source]
+            jobs = [job for job in jobs if job.source not in self.failed]
             stale = {job.source for job in jobs}
-            self.failed = {source: fault for source, fault in self.failed.items() if fault[0] == states.get(source)}
-            jobs.sort(key=lambda job: (-self.edited.get(job.source, 0), job.measures))  # stable: else book order
+            # last edited first, what measures last, otherwise in the order of the book
+            jobs.sort(key=lambda job: (-self.edited.get(job.source, 0), job.measures))
             first = self.edited.get(jobs[0].source, 0) if jobs else 0
             for job, (run, state) in self.active.items():
                 wanted = job.source in stale and state == states[job.source]

@@ -24,7 +24,9 @@ RUNNER = [Path(__file__).with_name("kernel.py"), Path(__file__).parent / "watch"
 
 def key(notebook) -> str:
     """What a chapter's outputs rest on besides what it reads: its code, Python, the pins, how it is run."""
-    cells = [[cell.source, "raises-exception" in cell.metadata.get("tags", [])] for cell in code_cells(notebook)]
+    cells = []
+    for cell in code_cells(notebook):
+        cells.append([cell.source, "raises-exception" in cell.metadata.get("tags", [])])
     files = [reads.file_digest(path) for path in (ROOT / "constraints.txt", *RUNNER)]
     return reads.short(json.dumps([cells, files, sys.version]))
 
