@@ -4,13 +4,13 @@
 file missing or of another size, or with other sources, the site is built anew.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -42,7 +42,14 @@ def build(root: Path, render=None) -> None:
 def with_mkdocs(root: Path, target: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(target)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "JUPYTER_PLATFORM_DIRS": "1"}
-    status = subprocess.call(command, cwd=root, env=environment)
+    process = subprocess.Popen(command, cwd=root, env=environment)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)            # Ctrl-C has reached it too: it ends the chapters that run
+        process.kill()
+        raise
     if status:
         sys.exit(status)
 
@@ -93,7 +100,7 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-@contextmanager
+@contextlib.contextmanager
 def one_at_a_time(root: Path):
     """Two builds would write into the same folder."""
     (root / ".cache").mkdir(exist_ok=True)
