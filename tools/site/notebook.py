@@ -1,5 +1,7 @@
 """A chapter as a notebook, where its lines stand, and what of its outputs may be published."""
 
+import copy
+import functools
 import os
 import re
 import tempfile
@@ -13,8 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CLOCK = re.compile(r"\b(perf_counter|monotonic|process_time|timeit|getrusage|tracemalloc|time\.time)\b")
 
 
-def read(source: Path):
+def read(source):
     """The chapter as a notebook without outputs; no cell of code if it is a plain page."""
+    found = Path(source).stat()
+    return copy.deepcopy(_read(Path(source), found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=100)
+def _read(source: Path, date: int, size: int):
     notebook = jupytext.read(source)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type != "raw"]  # front matter
     notebook.metadata.pop("jupytext", None)
