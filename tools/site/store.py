@@ -81,6 +81,16 @@ def seconds(source: Path) -> float | None:
     return next((head["seconds"] for head, _ in runs(source)), None)
 
 
+def readers(sources: list[Path]) -> dict[str, list[str]]:
+    """{file of the book: the chapters that read it when they ran last}; "all" stands for what is not known."""
+    found = {}
+    for source in sources:
+        head = next((head for head, _ in runs(source)), {"read": {}})
+        for key in head["read"]:
+            found.setdefault(key.removeprefix("file "), []).append(source.stem)
+    return dict(sorted(found.items()))
+
+
 def keep(run) -> None:
     head = {"key": key(run.notebook), "read": run.read, "seconds": round(run.seconds, 1)}
     cells = [[cell.source, cell.execution_count, cell.outputs] for cell in code_cells(run.notebook)]

@@ -49,7 +49,7 @@ def watch(root, notes):
         path = os.path.realpath(os.fsdecode(os.curdir if path is None else path))
         if path != root and not path.startswith(root + os.sep):
             return None
-        if any(path.startswith(folder) for folder in outside):
+        if any((path + os.sep).startswith(folder) for folder in outside):
             return None
         if os.path.basename(os.path.dirname(path)) == "__pycache__" and path.endswith(".pyc"):
             return importlib.util.source_from_cache(path)
