@@ -26,6 +26,7 @@ BELL = notebook.ROOT / ".cache" / "renewed"     # MkDocs watches it: a file writ
 
 running = False
 port_checked = False
+tangled = None
 tangle_fault = ""
 renewer = None
 
@@ -58,15 +59,24 @@ def check_port(config) -> None:
 
 def renew(sources: list[Path]) -> None:
     """What each build begins with: tangle, and see which chapters have to run."""
-    global tangle_fault
-    try:
-        with one_at_a_time(notebook.ROOT):
-            do_tangle(notebook.ROOT)
-        tangle_fault = ""
-    except Fault as fault:
-        tangle_fault = str(fault)
-        log.error("not tangled: %s", fault)
+    global tangle_fault, tangled
+    if tangled != both_sides():
+        try:
+            with one_at_a_time(notebook.ROOT):
+                do_tangle(notebook.ROOT)
+            tangle_fault = ""
+        except Fault as fault:
+            tangle_fault = str(fault)
+            log.error("not tangled: %s", fault)
+        tangled = both_sides()
     renewer.update(sources)
+
+
+def both_sides() -> list:
+    """The state of chapters and package: most builds of the server find both as they were."""
+    root = notebook.ROOT
+    paths = [*(root / "docs").rglob("*.md"), *(root / "tinyllm").glob("*.py"), *root.glob("tangled.sha256")]
+    return sorted((str(path), *reads.state(path)) for path in paths)
 
 
 def remarks(page: str) -> str:
