@@ -21,7 +21,7 @@ from tools.measure.bench import stop, write
 from tools.measure.peers import adamw, torch_muon
 
 STEPS, BATCH = (signature(training.train).parameters[name].default for name in ("steps", "batch"))
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "assets" / "ablation.json"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "assets" / "ablation.json"
 
 
 def recipe():

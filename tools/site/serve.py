@@ -75,7 +75,7 @@ def renew(sources: list[Path]) -> None:
 def both_sides() -> list:
     """The state of chapters and package: most builds of the server find both as they were."""
     root = notebook.ROOT
-    paths = [*(root / "docs").rglob("*.md"), *(root / "tinyllm").glob("*.py"), *root.glob("tangled.sha256")]
+    paths = [*(root / "docs").rglob("*.md"), *(root / "tinyllm").glob("*.py*"), *root.glob("tangled.sha256")]
     return sorted((str(path), *reads.state(path)) for path in paths)
 
 
