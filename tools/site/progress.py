@@ -65,8 +65,8 @@ class Bar:
         with self.lock:
             names = " ".join(job.source.stem for job in self.running)
             left = seconds_left(self.waiting, self.running, self.took, self.workers, time.monotonic())
-        estimate = "" if left is None else f", about {_words(left)} left"
-        self.bar.set_postfix_str(f"{names}{estimate}", refresh=True)
+        estimate = "" if left is None else f"about {_words(left)} left"
+        self.bar.set_postfix_str(", ".join(filter(None, [names, estimate])), refresh=True)
 
 
 def seconds_left(waiting, running, took, workers, now):
