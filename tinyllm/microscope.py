@@ -38,5 +38,5 @@ def trace(model):
 
 def next_symbols(model, prompt: str, top: int = 10) -> list[tuple[str, float]]:
     """The likeliest symbols after prompt, each with its probability."""
-    best = distribution(next_logits(model, encode(prompt)), top_k=top).sort(descending=True)
+    best = distribution(next_logits(model, encode(prompt))).sort(descending=True)
     return [(symbol(i), p) for i, p in zip(best.indices.tolist()[:top], best.values.tolist())]
