@@ -69,7 +69,8 @@ def run_all(sources: list[Path]) -> None:
 
 
 def _run_batch(jobs: list[Job], workers: int, progress) -> None:
-    jobs = sorted(jobs, key=lambda job: -(job.seconds or 0))   # the longest first; otherwise in book order
+    if workers > 1:                     # the longest first, or it would be the last to end, alone
+        jobs = sorted(jobs, key=lambda job: -(job.seconds or 0))
     runs = {}
 
     def work(job):
