@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ablation import recipe as ablation_recipe
+from tools.measure.ablation import recipe as ablation_recipe
 from tinyllm import Config, TinyLLM, evaluate, load_ids, split, train
 from tinyllm.training import Muon, batches
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 SMALL = Config(d_model=16, n_heads=2, d_ff=32, n_layers=1, context=8)
 
 
@@ -293,6 +293,6 @@ def test_the_shipped_weights_predict():
 # ------------------------------------------------------------------ the table of chapter 9
 
 def test_the_table_of_choices_is_about_the_present_recipe():
-    ablation = json.loads((Path(__file__).resolve().parent.parent / "docs/assets/ablation.json").read_text("utf-8"))
+    ablation = json.loads((Path(__file__).resolve().parents[2] / "docs/assets/ablation.json").read_text("utf-8"))
     assert ablation["recipe"] == ablation_recipe(), "run `make ablation`"
     assert len(ablation["losses"]["nothing"]) > 1, "the spread between seeds is missing"

@@ -6,11 +6,10 @@ spaces and letters of all kinds.
 
 import html
 import json
-import os
 import re
 import shutil
+import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -72,6 +71,8 @@ def test_a_file_that_a_chapter_reads_makes_it_run_again(book):
     book.write("docs/assets/bench.json", "first result")
     book.build()
     assert "first result" in book.page("02-two")
+    readers = subprocess.run([sys.executable, "-m", "tools.site", "--readers"], cwd=book.folder, capture_output=True, text=True)
+    assert "docs/assets/bench.json: 1: 02-two\n" in readers.stdout and "tinyllm/mod.py: 1: 02-two\n" in readers.stdout
     book.write("docs/assets/bench.json", "second result")
     assert "running 02-two.md" in (said := book.build()) and "running 01-one.md" not in said
     assert "second result" in book.page("02-two")

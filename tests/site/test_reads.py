@@ -64,6 +64,7 @@ CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', {code!r}]
      ["file tinyllm/__init__.py", "file tinyllm/weights.safetensors"]),
     (HERE + "try: open(here / 'gone.json')\nexcept OSError: pass", ["file tinyllm/__init__.py", "file tinyllm/gone.json"]),
     (HERE + "sorted(here.glob('*.py'))", ["file tinyllm/__init__.py", "names tinyllm"]),
+    (HERE + "for folder in sys.path[1:3]: os.listdir(folder)", ["file tinyllm/__init__.py"]),
     (HERE + "os.chdir(here); os.listdir()", ["file tinyllm/__init__.py", "names tinyllm"]),
     (HERE + "open(here / 'new', 'w').close()", ["file tinyllm/__init__.py"]),
     # what cannot be watched: then the chapter depends on all there is
@@ -73,7 +74,7 @@ CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', {code!r}]
     (HERE + "os.system('wc -l ' + repr(str(here / 'c.py')))", ["all", "file tinyllm/__init__.py"]),
     ("import subprocess; subprocess.run(['uname'])", []),
 ], ids=["nothing", "imports", "another module", "a process", "a process of a process", "a fork", "weights", "weights opened in Rust",
-        "weights loaded in Rust", "a file that is not there", "a folder", "the folder it is in", "writing", "a process that is deaf",
+        "weights loaded in Rust", "a file that is not there", "a folder", "folders where modules are looked for", "the folder it is in", "writing", "a process that is deaf",
         "a process without our environment", "another program", "a shell", "a program that does not know of us"])
 def test_what_a_process_reads_is_noted(root, code, wanted):
     assert list(record(root, code)) == wanted

@@ -22,7 +22,8 @@ def refuse_other_places(docs):
         name = path.relative_to(docs.parent)
         if any(part.startswith(".") for part in name.parts):
             continue
-        if re.search(r"^(```python|``` *\{\.python|jupyter:)", path.read_text("utf-8", errors="replace"), re.M):
+        text = path.read_text("utf-8", errors="replace")
+        if re.search(r"^(```python|``` *\{\.python|jupyter:)", text, re.M):
             raise Fault(f"{name.as_posix()}:1: a chapter in a folder of its own would neither be tangled nor "
                         "executed; move it to docs/, and its name into nav: in mkdocs.yml.")
 

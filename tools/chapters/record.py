@@ -65,7 +65,8 @@ class Side:
 def compare(root, chapters):
     given = weave_lines(root, chapters)
     record = read_record(root)
-    on_disk = {f"{PACKAGE}/{path.name}": path for path in sorted((root / PACKAGE).glob("*.py*"))}
+    modules = [*(root / PACKAGE).glob("*.py"), *(root / PACKAGE).glob("*.pyi")]
+    on_disk = {f"{PACKAGE}/{path.name}": path for path in sorted(modules)}
     sides = []
     for name in sorted(given.keys() | on_disk.keys()):
         code = normal(read_text(on_disk[name], name)) if name in on_disk else None

@@ -74,9 +74,10 @@ def run_entangled(root, chapters):
 
 
 def call_entangled(folder):
-    """Tangle in this folder; returns the exit status and what was said. (The tests put a faster one in its place.)"""
-    done = subprocess.run([sys.executable, "-m", "entangled.main", *TANGLE], cwd=folder, text=True, encoding="utf-8",
-                          env=os.environ | {"PYTHONUTF8": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    """Tangle in this folder; returns the exit status and what was said. (Tests put a faster one in its place.)"""
+    command = [sys.executable, "-m", "entangled.main", *TANGLE]
+    done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONUTF8": "1"}, text=True, encoding="utf-8",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.returncode, done.stdout
 
 

@@ -3,8 +3,9 @@
 In:   the package, its tests, texts to train on
 Out:  files that chapters and pages read (docs/assets/*.json, checkpoints, the cover), constraints.txt, a report
 
-    bench        the model beside its peers          -> docs/assets/bench.json     (make bench)
     peers        the networks and optimizers that bench and ablation compare with
+    timing       what a step costs: time, memory, growth
+    bench        the model beside its peers          -> docs/assets/bench.json     (make bench)
     ablation     one choice of the recipe changed at a time -> docs/assets/ablation.json  (make ablation)
     checkpoints  moments of the training, for the playground
     cover        the picture on the cover, out of the shipped weights

@@ -15,15 +15,20 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:           # `mkdocs build` looks for modules beside its own program
     sys.path.insert(0, str(ROOT))
 
+import jinja2  # noqa: E402
+import mkdocs_jupyter.plugin  # noqa: E402
 from mkdocs.exceptions import BuildError  # noqa: E402
 from mkdocs.structure.files import File  # noqa: E402
 from mkdocs.utils import get_relative_url  # noqa: E402
 
 from tools.chapters.book import chapter_paths, refuse_other_places  # noqa: E402
 from tools.chapters.read import Fault  # noqa: E402
-from tools.site import maths, pieces, playground, render, schedule, serve  # noqa: E402
+from tools.site import maths, notebook, pieces, playground, render, schedule, serve  # noqa: E402
 
-book: pieces.Book
+# The plugin reads a page several times to see whether it is a notebook: once is enough.
+mkdocs_jupyter.plugin.jupytext = notebook
+
+book = pieces.Book([])               # what on_files reads, for the events after it
 
 
 def on_startup(command, dirty):
@@ -68,6 +73,14 @@ def on_files(files, config):
     return files
 
 
+def on_env(env, config, files):
+    """MkDocs makes a new environment for each build; what Material's templates compile to stays the same."""
+    folder = ROOT / ".cache" / "templates"
+    folder.mkdir(parents=True, exist_ok=True)
+    env.bytecode_cache = jinja2.FileSystemBytecodeCache(str(folder))
+    return env
+
+
 def on_page_markdown(markdown, page, config, files):
     return playground.insert_source(markdown)
 
@@ -75,14 +88,9 @@ def on_page_markdown(markdown, page, config, files):
 def on_pre_page(page, config, files):
     if "render" in vars(page):  # mkdocs-jupyter has taken this page for a notebook
         # Its own rendering knows neither Material's extensions nor our links; ours calls its converter.
-        page.render = functools.partial(_render, page)
+        page.render = functools.partial(render.render, page, book=book, book_is_served=serve.running)
         page.nb_url = Path(page.file.src_uri).with_suffix(".ipynb").name  # for the download button
     return page
-
-
-def _render(page, config, files):
-    chapter = render.with_outputs(Path(page.file.abs_src_path), serve.running)
-    render.render(page, config, files, book, chapter)
 
 
 def on_page_content(content, page, config, files):

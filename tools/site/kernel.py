@@ -42,7 +42,10 @@ class Run:
         # An empty folder to work in: the chapter sees what a reader's notebook would see, and leaves
         # nothing behind in the repository. The package comes from the repository all the same.
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as notes:
-            self._execute_in(folder, notes)
+            try:
+                self._execute_in(folder, notes)
+            finally:
+                self.client = None      # its process has ended: another may have got its number
             self.read = reads.collect(Path(notes), self.source)
         self.seconds = time.monotonic() - start
         for cell in code_cells(self.notebook):
@@ -53,7 +56,8 @@ class Run:
     def cancel(self) -> None:
         """End the chapter's process and what it has started."""
         self.cancelled = True
-        pid = getattr(getattr(getattr(self.client, "km", None), "provisioner", None), "pid", None)
+        manager = getattr(self.client, "km", None)
+        pid = getattr(getattr(manager, "provisioner", None), "pid", None)
         if pid is None:
             return
         try:

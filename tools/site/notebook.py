@@ -1,5 +1,8 @@
 """A chapter as a notebook, where its lines stand, and what of its outputs may be published."""
 
+import copy
+import functools
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -12,8 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CLOCK = re.compile(r"\b(perf_counter|monotonic|process_time|timeit|getrusage|tracemalloc|time\.time)\b")
 
 
-def read(source: Path):
+def read(source):
     """The chapter as a notebook without outputs; no cell of code if it is a plain page."""
+    found = Path(source).stat()
+    return copy.deepcopy(_read(Path(source), found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=100)
+def _read(source: Path, date: int, size: int):
     notebook = jupytext.read(source)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type != "raw"]  # front matter
     notebook.metadata.pop("jupytext", None)
@@ -39,11 +48,13 @@ def place(notebook, index: int, source: Path, line: int = 1) -> str:
     for cell in notebook.cells[:index + 1]:
         position = max(position, text.find(cell.source, position))
     number = sum(cell.cell_type == "code" for cell in notebook.cells[:index + 1])
-    return f"{source.relative_to(ROOT).as_posix()}:{text.count(chr(10), 0, position) + line} (code cell {number})"
+    line += text.count("\n", 0, position)
+    return f"{source.relative_to(ROOT).as_posix()}:{line} (code cell {number})"
 
 
 def check(notebook, source: Path) -> None:
     """What must never be published, whether it comes from a run or was kept from an earlier one."""
+    private = [str(ROOT), str(Path.home()) + os.sep, tempfile.gettempdir() + os.sep]
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
@@ -55,11 +66,11 @@ def check(notebook, source: Path) -> None:
             if out.output_type == "error" and "raises-exception" not in tags:
                 raise BuildError(f"{place(notebook, index, source)}: {out.ename}: {out.evalue}")
             shown = out.get("text", "") + out.get("evalue", "") + out.get("data", {}).get("text/plain", "")
-            for private in (str(ROOT), str(Path.home() / "_")[:-1], str(Path(tempfile.gettempdir(), "_"))[:-1]):
-                if private in shown:
-                    raise BuildError(f"{place(notebook, index, source)}: the output shows a path of this machine: "
-                                     f"{private}… (a chapter runs in an empty folder of its own: write files "
-                                     "there, by name)")
+            for folder in private:
+                if folder in shown:
+                    raise BuildError(f"{place(notebook, index, source)}: the output shows a path of this "
+                                     f"machine: {folder}… (a chapter runs in an empty folder of its own: "
+                                     "write files there, by name)")
             if is_figure(out) and not cell.metadata.get("alt"):
                 raise BuildError(f"{place(notebook, index, source)}: the cell outputs a figure: "
                                  'say what it shows, alt="…"')

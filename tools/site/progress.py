@@ -65,12 +65,12 @@ class Bar:
         with self.lock:
             names = " ".join(job.source.stem for job in self.running)
             left = seconds_left(self.waiting, self.running, self.took, self.workers, time.monotonic())
-        estimate = "" if left is None else f", about {_words(left)} left"
-        self.bar.set_postfix_str(f"{names}{estimate}", refresh=True)
+        estimate = "" if left is None else f"about {_words(left)} left"
+        self.bar.set_postfix_str(", ".join(filter(None, [names, estimate])), refresh=True)
 
 
 def seconds_left(waiting, running, took, workers, now):
-    """An estimate out of how long each chapter took last time; one that is not known is as long as the mean."""
+    """Out of how long each chapter took last time; one that is not known takes as long as the mean."""
     known = [*took.values(), *(job.seconds for job in [*waiting, *running] if job.seconds)]
     if not known:
         return None

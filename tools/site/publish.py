@@ -1,16 +1,16 @@
 """Build the site beside the old one and put it in its place when it is whole.
 
-`built.json` in the site says of which sources it is made and which files belong to it. Without it, with a file
-missing or of another size, or with other sources, the site is built anew.
+`built.json` in the site says of which sources it is made and which files belong to it. Without it, with a
+file missing or of another size, or with other sources, the site is built anew.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -40,18 +40,28 @@ def build(root: Path, render=None) -> None:
 
 
 def with_mkdocs(root: Path, target: Path) -> None:
-    status = subprocess.call([sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(target)], cwd=root,
-                             env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "JUPYTER_PLATFORM_DIRS": "1"})
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(target)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "JUPYTER_PLATFORM_DIRS": "1"}
+    process = subprocess.Popen(command, cwd=root, env=environment)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)            # Ctrl-C has reached it too: it ends the chapters that run
+        process.kill()
+        raise
     if status:
         sys.exit(status)
 
 
 def state(root: Path) -> str:
-    """A digest of all that the site is made of. (A file that changes during a build makes the site out of date:
-    the digest was taken before.)"""
+    """A digest of all that the site is made of. It is taken before a build: a file that changes during the
+    build makes its site out of date."""
     sha = hashlib.sha256(json.dumps([os.environ.get(name) for name in SETTINGS]).encode())
     for path in files(root, PARTS):
-        sha.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode() + path.read_bytes())
+        content = path.read_bytes()
+        sha.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode())
+        sha.update(content)
     return sha.hexdigest()
 
 
@@ -59,8 +69,8 @@ def files(root: Path, parts):
     for part in map(root.joinpath, parts):
         found = sorted(part.rglob("*")) if part.is_dir() else [part]
         for path in found:
-            hidden = any(name.startswith(".") or name == "__pycache__" for name in path.relative_to(root).parts)
-            if path.is_file() and not hidden:
+            names = path.relative_to(root).parts
+            if path.is_file() and not any(name.startswith(".") or name == "__pycache__" for name in names):
                 yield path
 
 
@@ -70,7 +80,8 @@ def listing(site: Path) -> dict[str, int]:
 
 
 def write_list(site: Path, sources: str) -> None:
-    (site / LIST).write_text(json.dumps({"sources": sources, "files": listing(site)}, indent=0) + "\n", "utf-8")
+    built = {"sources": sources, "files": listing(site)}
+    (site / LIST).write_text(json.dumps(built, indent=0) + "\n", "utf-8")
 
 
 def is_whole(site: Path, sources: str) -> bool:
@@ -89,7 +100,7 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-@contextmanager
+@contextlib.contextmanager
 def one_at_a_time(root: Path):
     """Two builds would write into the same folder."""
     (root / ".cache").mkdir(exist_ok=True)

@@ -47,10 +47,18 @@ def unchanged(record: dict[str, str]) -> bool:
 
 def changed(record: dict[str, str]) -> list[str]:
     """What of a record is not as it was, in words."""
-    names = {"file": "{} changed", "names": "other files in {}", "all": "something in the package changed, and what the "
-             "chapter reads is not known"}
-    found = [key.partition(" ") for key, value in record.items() if digest(key) != value]
-    return [names[kind].format(name) for kind, _, name in found]
+    words = []
+    for key, value in record.items():
+        if digest(key) == value:
+            continue
+        kind, _, name = key.partition(" ")
+        if kind == "file":
+            words.append(f"{name} changed")
+        elif kind == "names":
+            words.append(f"other files in {name}")
+        else:
+            words.append("something changed, and what the chapter reads is not known")
+    return words
 
 
 def digest(key: str) -> str:
@@ -62,9 +70,10 @@ def digest(key: str) -> str:
         folder = ROOT / name
         if not folder.is_dir():
             return ABSENT
-        return short("\n".join(sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")))
+        names = (path.name for path in folder.iterdir() if path.name != "__pycache__")
+        return short("\n".join(sorted(names)))
     if kind == "all":
-        return short("\n".join(f"{path.relative_to(ROOT).as_posix()} {file_digest(path)}" for path in everything()))
+        return short("\n".join(f"{path.relative_to(ROOT)} {file_digest(path)}" for path in everything()))
     raise ValueError(key)
 
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import mkdocs_jupyter.config
@@ -17,27 +18,57 @@ mkdocs_jupyter.config.settings.templates_dir = str(Path(__file__).parent / "temp
 DRESSED = notebook.ROOT / ".cache" / "pages"
 
 
+@dataclass
+class Made:
+    """What a chapter became: the page's HTML, what MkDocs knows about it, and the files that belong to it."""
+    content: str
+    toc: object
+    anchors: set
+    links: dict             # {path of a page: the anchors on it that this page links to}
+    files: dict             # {name: content}
+
+
+served: dict[Path, tuple[object, Made]] = {}      # while the book is served: the state of a page, and what it became
+
+
 def with_outputs(source: Path, book_is_served: bool):
-    """The chapter as a notebook with its outputs, or, while they are being renewed, with its last ones."""
+    """The chapter as a notebook with its outputs, or, while they are being renewed, with its last ones; and the
+    run that they are from."""
     page = notebook.read(source)
-    if notebook.code_cells(page):
-        run = store.find(page, source)
-        if run is None and book_is_served:
-            run = store.latest(source)
-        if run is not None:
-            store.fill(page, run)
-        if not book_is_served:
-            notebook.check(page, source)
-    return page
+    if not notebook.code_cells(page):
+        return page, None
+    run = store.find(page, source)
+    if run is None and book_is_served:
+        run = store.latest(source)
+    if run is not None:
+        store.fill(page, run)
+    if not book_is_served:
+        notebook.check(page, source)
+    return page, run
 
 
-def render(page, config, files, book: pieces.Book, chapter) -> None:
+def render(page, config, files, book: pieces.Book, book_is_served: bool) -> None:
     """Give the page the HTML of the executed chapter, and the site the files that belong to it."""
+    source = Path(page.file.abs_src_path)
+    chapter, run = with_outputs(source, book_is_served)
+    pages = [file.src_uri for file in files.documentation_pages()]
+    state = source.read_bytes(), run, repr(vars(book)), pages
+    if book_is_served and source in served and served[source][0] == state:
+        made = served[source][1]
+    else:
+        made = make(page, config, files, book, chapter)
+        served[source] = state, made
     here = page.file.dest_uri.removesuffix("index.html")
-    files.append(File.generated(config, here + page.nb_url, content=for_readers(chapter)))
-    for name, content in dress(chapter, book).items():
+    for name, content in made.files.items():
         files.append(File.generated(config, here + name, content=content))
+    page.content = made.content
+    page.toc = made.toc
+    page.present_anchor_ids = made.anchors
+    page.links_to_anchors = {files.get_file_from_path(name): anchors for name, anchors in made.links.items()}
 
+
+def make(page, config, files, book: pieces.Book, chapter) -> Made:
+    made = {page.nb_url: for_readers(chapter)} | dress(chapter, book)
     dressed = DRESSED / page.nb_url
     dressed.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(chapter, dressed)
@@ -46,7 +77,9 @@ def render(page, config, files, book: pieces.Book, chapter) -> None:
     page.markdown = html.unescape(written.partition("<style>")[0])
     Page.render(page, config, files)
     # MkDocs collects anchors before code blocks are in the page: add those of the pieces.
-    page.present_anchor_ids |= set(re.findall(r'id="((?:piece|module)-[^"]+)"', page.content))
+    anchors = page.present_anchor_ids | set(re.findall(r'id="((?:piece|module)-[^"]+)"', page.content))
+    links = {file.src_uri: anchors for file, anchors in (page.links_to_anchors or {}).items()}
+    return Made(page.content, page.toc, anchors, links, made)
 
 
 def dress(chapter, book: pieces.Book) -> dict[str, bytes]:

@@ -42,7 +42,8 @@ def stale(sources: list[Path]) -> list[Job]:
     for source in sources:
         page = notebook.read(source)
         if notebook.code_cells(page) and store.find(page, source) is None:
-            jobs.append(Job(source, notebook.measures(page), store.seconds(source), store.reason(page, source)))
+            reason = store.reason(page, source)
+            jobs.append(Job(source, notebook.measures(page), store.seconds(source), reason))
     return jobs
 
 
@@ -68,7 +69,8 @@ def run_all(sources: list[Path]) -> None:
 
 
 def _run_batch(jobs: list[Job], workers: int, progress) -> None:
-    jobs = sorted(jobs, key=lambda job: -(job.seconds or 0))   # the longest first; otherwise in book order
+    if workers > 1:                     # the longest first, or it would be the last to end, alone
+        jobs = sorted(jobs, key=lambda job: -(job.seconds or 0))
     runs = {}
 
     def work(job):

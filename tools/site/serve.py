@@ -1,9 +1,9 @@
 """`make serve`: pages at once, with their last outputs, while the chapters run behind them.
 
-Each build of the server tangles, asks which chapters are out of date, and shows every page as it can be shown:
-`remarks` says on a page that its outputs are being renewed, or why they cannot be. The chapter that was edited
-last runs first, alone; then those that depend on what changed. A chapter that is running is stopped when its
-outputs will not be wanted. Each one that ends makes MkDocs build the pages anew.
+Each build of the server tangles, asks which chapters are out of date, and shows every page as it can be
+shown: `remarks` says on a page that its outputs are being renewed, or why they cannot be. The chapter that was
+edited last runs first, alone; then those that depend on what changed. A chapter that is running is stopped
+when its outputs will not be wanted. Each one that ends makes MkDocs build the pages anew.
 """
 
 import html
@@ -22,10 +22,11 @@ from tools.site import notebook, reads, schedule, store
 from tools.site.kernel import Cancelled, Run
 
 log = logging.getLogger("mkdocs.chapters")
-BELL = notebook.ROOT / ".cache" / "renewed"     # MkDocs watches it; a file written there has the pages built anew
+BELL = notebook.ROOT / ".cache" / "renewed"     # MkDocs watches it: a file written there rings for a build
 
 running = False
 port_checked = False
+tangled = None
 tangle_fault = ""
 renewer = None
 
@@ -52,21 +53,30 @@ def check_port(config) -> None:
             probe.bind((host, port))
         except OSError as error:
             end()
-            raise Abort(f"{host}:{port} cannot be served from ({error.strerror}); is a server running already? "
-                        "Another port: make serve ARGS='-a localhost:8001'") from None
+            raise Abort(f"{host}:{port} cannot be served from ({error.strerror}); is a server running "
+                        "already? Another port: make serve ARGS='-a localhost:8001'") from None
 
 
 def renew(sources: list[Path]) -> None:
     """What each build begins with: tangle, and see which chapters have to run."""
-    global tangle_fault
-    try:
-        with one_at_a_time(notebook.ROOT):
-            do_tangle(notebook.ROOT)
-        tangle_fault = ""
-    except Fault as fault:
-        tangle_fault = str(fault)
-        log.error("not tangled: %s", fault)
+    global tangle_fault, tangled
+    if tangled != both_sides():
+        try:
+            with one_at_a_time(notebook.ROOT):
+                do_tangle(notebook.ROOT)
+            tangle_fault = ""
+        except Fault as fault:
+            tangle_fault = str(fault)
+            log.error("not tangled: %s", fault)
+        tangled = both_sides()
     renewer.update(sources)
+
+
+def both_sides() -> list:
+    """The state of chapters and package: most builds of the server find both as they were."""
+    root = notebook.ROOT
+    paths = [*(root / "docs").rglob("*.md"), *(root / "tinyllm").glob("*.py*"), *root.glob("tangled.sha256")]
+    return sorted((str(path), *reads.state(path)) for path in paths)
 
 
 def remarks(page: str) -> str:
@@ -75,7 +85,8 @@ def remarks(page: str) -> str:
         return ""
     shown = ""
     if tangle_fault:
-        shown += _box("danger", "The chapters could not be tangled; the package is as it was before", tangle_fault)
+        title = "The chapters could not be tangled; the package is as it was before"
+        shown += _box("danger", title, tangle_fault)
     state, text = renewer.state(page)
     if state == "failed":
         shown += _box("danger", "This chapter failed; its outputs are from an earlier run", text)
@@ -86,7 +97,8 @@ def remarks(page: str) -> str:
 
 def _box(kind: str, title: str, text: str) -> str:
     body = f"<pre><code>{html.escape(text)}</code></pre>" if text else ""
-    return f'<div class="admonition {kind}"><p class="admonition-title">{html.escape(title)}</p>{body}</div>\n'
+    title = f'<p class="admonition-title">{html.escape(title)}</p>'
+    return f'<div class="admonition {kind}">{title}{body}</div>\n'
 
 
 def watch(server) -> None:
@@ -121,7 +133,7 @@ class Renewer:
         states = {}
         for source in sources:
             states[source] = store.key(notebook.read(source)) + book
-        jobs = [job for job in schedule.stale(sources) if self.failed.get(job.source, ("", ""))[0] != states[job.source]]
+        jobs = schedule.stale(sources)
         with self.changed:
             self.updates += 1
             for source, state in states.items():
@@ -129,9 +141,13 @@ class Renewer:
                 if self.keys.get(source, key) != key:
                     self.edited[source] = self.updates
                 self.keys[source] = key
+            for source, (state, _) in list(self.failed.items()):
+                if state != states.get(source):
+                    del self.failed[source]
+            jobs = [job for job in jobs if job.source not in self.failed]
             stale = {job.source for job in jobs}
-            self.failed = {source: fault for source, fault in self.failed.items() if fault[0] == states.get(source)}
-            jobs.sort(key=lambda job: (-self.edited.get(job.source, 0), job.measures))  # stable: else book order
+            # last edited first, what measures last, otherwise in the order of the book
+            jobs.sort(key=lambda job: (-self.edited.get(job.source, 0), job.measures))
             first = self.edited.get(jobs[0].source, 0) if jobs else 0
             for job, (run, state) in self.active.items():
                 wanted = job.source in stale and state == states[job.source]

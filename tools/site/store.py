@@ -24,7 +24,9 @@ RUNNER = [Path(__file__).with_name("kernel.py"), Path(__file__).parent / "watch"
 
 def key(notebook) -> str:
     """What a chapter's outputs rest on besides what it reads: its code, Python, the pins, how it is run."""
-    cells = [[cell.source, "raises-exception" in cell.metadata.get("tags", [])] for cell in code_cells(notebook)]
+    cells = []
+    for cell in code_cells(notebook):
+        cells.append([cell.source, "raises-exception" in cell.metadata.get("tags", [])])
     files = [reads.file_digest(path) for path in (ROOT / "constraints.txt", *RUNNER)]
     return reads.short(json.dumps([cells, files, sys.version]))
 
@@ -77,6 +79,16 @@ def reason(notebook, source: Path) -> str:
 def seconds(source: Path) -> float | None:
     """How long the chapter took when it ran last."""
     return next((head["seconds"] for head, _ in runs(source)), None)
+
+
+def readers(sources: list[Path]) -> dict[str, list[str]]:
+    """{file of the book: the chapters that read it when they ran last}; "all" stands for what is not known."""
+    found = {}
+    for source in sources:
+        head = next((head for head, _ in runs(source)), {"read": {}})
+        for key in head["read"]:
+            found.setdefault(key.removeprefix("file "), []).append(source.stem)
+    return dict(sorted(found.items()))
 
 
 def keep(run) -> None:

@@ -49,7 +49,7 @@ def watch(root, notes):
         path = os.path.realpath(os.fsdecode(os.curdir if path is None else path))
         if path != root and not path.startswith(root + os.sep):
             return None
-        if any(path.startswith(folder) for folder in outside):
+        if any((path + os.sep).startswith(folder) for folder in outside):
             return None
         if os.path.basename(os.path.dirname(path)) == "__pycache__" and path.endswith(".pyc"):
             return importlib.util.source_from_cache(path)
@@ -75,10 +75,12 @@ def watch(root, notes):
         words = [os.fsdecode(word) for word in words if isinstance(word, (str, bytes, os.PathLike))]
         path = os.environ.get("PYTHONPATH", "")
         if environment is not None:
-            path = {os.fsdecode(k): os.fsdecode(v) for k, v in dict(environment).items()}.get("PYTHONPATH", "")
+            names = {os.fsdecode(name): os.fsdecode(value) for name, value in dict(environment).items()}
+            path = names.get("PYTHONPATH", "")
         program = os.path.basename(words[0]).lower() if words else ""
         python = program.startswith("python") or program.partition(".")[0] in ("tinyllm", "torchrun")
-        deaf = [word for word in words[1:3] if word.startswith("-") and not word.startswith("--") and {*"IES"} & {*word}]
+        options = [word for word in words[1:3] if word.startswith("-") and not word.startswith("--")]
+        deaf = any({*"IES"} & {*word} for word in options)      # Python's options for being left alone
         if python and HERE in path.split(os.pathsep) and not deaf:
             return                                  # it will take notes itself
         text = " ".join(words)
