@@ -28,7 +28,7 @@ class Column:
 
     def stream(self, length: float, target="", arrow=False) -> None:
         """Let the stream run on."""
-        self.scene.wire(self.at(SPINE), self.at(SPINE, length), style="stream",
+        self.scene.wire(self.at(SPINE, -0.7), self.at(SPINE, length), style="stream",  # no gap to the last
                         source=self.last, target=target, arrow=arrow)
         self.y += length
 
@@ -41,7 +41,8 @@ class Column:
 
     def station(self, name: str, gap: float = GAP) -> None:
         """A part on the stream."""
-        self.stream(gap, name)
+        if gap:
+            self.stream(gap, name)
         self.box(name, SPINE - 18, self.right, words=LEFT)
         self.last, self.y = name, self.y + ROW
 
@@ -169,7 +170,7 @@ class Column:
         self.y += TALL / 2
         self.scene.wire(self.at(a + width), self.at(b), source=f"{name}.up", target=f"{name}.hidden")
         self.scene.wire(self.at(b + width), self.at(c), source=f"{name}.hidden", target=f"{name}.down")
-        self.scene.word("GELU", *self.at(a + width + 4, -TALL / 2 - 5), "formula", "middle")
+        self.scene.word("GELU", *self.at(b + width - 10, -4), "formula", "end")
         self.y += TALL / 2
         self.scene.wire(self.at(c + width / 2), self.at(c + width / 2, 11), self.at(LEFT + 24, 11),
                         self.at(LEFT + 24, 22), arrow=False)

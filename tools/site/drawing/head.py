@@ -32,7 +32,7 @@ def head(parts: Anatomy) -> Scene:
     scene.wire((centres[0], bus + 14), (centres[0], bus), (centres[2], bus), (centres[2], bus + 14), arrow=False)
     y = bus + 14
     for centre, left, short, small in zip(centres, lefts, ("query", "key", "value"), "qkv"):
-        scene.wire((centre, y - 6), (centre, y), source="positions", target=f"{name}.{short}")
+        scene.wire((centre, bus if centre == 220 else y - 6), (centre, y), source="positions", target=f"{name}.{short}")
         scene.box(part(short), left, y, FULL, TALL, "matrix", left + 10)
         scene.wire((centre, y + TALL), (centre, y + TALL + 34), source=f"{name}.{short}", target=f"{name}.{small}")
     y += TALL + 34

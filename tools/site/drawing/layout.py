@@ -41,7 +41,8 @@ def whole(parts: Anatomy, columns: int = 1) -> Scene:
 
 
 def begin(pen: Column, mask=True) -> None:
-    pen.line("", "returns", "parameters")
+    pen.scene.word("returns", *pen.at(pen.shapes, 4.5), anchor="end")
+    pen.line("", "", "parameters")
     pen.y += 22
     pen.line("ids", "T")
     pen.y += 8

@@ -74,9 +74,9 @@ def axes(one, two) -> tuple[str, ...]:
     return tuple("T" if a != b else str(a) for a, b in pairs)
 
 
-def number(count: int) -> str:
-    """4,096, and 1.05 M where seven digits would not fit into a box."""
-    for unit, name in (1e9, "B"), (1e6, "M"):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
+def number(count: int, most: int = 10 ** 6) -> str:
+    """4,096; from `most` on rounded, for where so many digits would not fit: 1.05 M."""
+    for unit, name in (10 ** 9, " B"), (10 ** 6, " M"), (1000, " k"):
+        if count >= max(unit, most):
+            return f"{count / unit:.3g}{name}"
     return f"{count:,}"

@@ -78,6 +78,7 @@ def label(item: Box):
         yield text(name, item.words, item.y + 18, "name")
         yield text(part.size, item.words, item.y + item.height - 9, "shape")
         if item.style != "closed":
+            count = number(part.parameters, 100_000) if part.parameters else ""
             yield text(count, right, item.y + 18, "count", "end")
         return
     y = item.y + item.height / 2 + 4.5
