@@ -1,4 +1,4 @@
-"""The drawing of the architecture against the model: its parts, their shapes and order, and each of its wires."""
+"""The drawing of the architecture against the model: parts, shapes, order, and each of its wires."""
 
 import math
 import re
@@ -153,7 +153,8 @@ def test_no_two_words_meet_and_none_leaves_the_picture(browser):  # noqa: F811
         boxes = tab.evaluate("""() => [...document.querySelectorAll("svg text")].map(word => {
             const box = word.getBBox(); return [word.textContent, box.x, box.y, box.width, box.height] })""")
         for i, (word, x, y, width, height) in enumerate(boxes):
-            assert 0 <= x and x + width <= scene.width + 1 and 0 <= y + 3 and y + height <= scene.height + 3, (name, word)
+            inside = 0 <= x and x + width <= scene.width + 1 and -3 <= y and y + height <= scene.height + 3
+            assert inside, (name, word)
             for other, x2, y2, width2, height2 in boxes[:i]:
                 apart = x + width <= x2 or x2 + width2 <= x or y + height <= y2 + 4 or y2 + height2 <= y + 4
                 assert apart, (name, word, other)
@@ -171,7 +172,8 @@ def test_the_strip_lights_the_chapters_parts_and_links_all_chapters(here):
     assert page.startswith("<h1>x</h1>\n<nav") and page.endswith("</nav>\n<p>y</p>") and len(page) < 6_000
     root = ElementTree.fromstring(re.search(r"<nav.*</nav>", page)[0].replace(" data-search-exclude", ""))
     links = [a for a in root.iter("a")]
-    assert {a.get("href") for a in links} == {"./"} | {f"../{name[:-3]}/" for n, name in BOOK.items() if n != here}
+    others = {f"../{name[:-3]}/" for number, name in BOOK.items() if number != here}
+    assert {a.get("href") for a in links} == {"./"} | others
     current = [a for a in links if a.get("aria-current")]
     assert current and all(a.get("href") == "./" for a in current)
     assert all("here" in li.get("class", "") for li in root.iter("li") if li[0] in current)
@@ -183,7 +185,7 @@ def test_the_strip_is_for_chapters_and_names_real_parts():
     assert alone.count("<a ") == 1 and alone.count("<span>") == len(strip.FLOW) + len(strip.WHOLE) - 1
     model = TinyLLM()
     for label, chapter, part in strip.FLOW:
-        if part:                        # its class is written in that chapter, or, for its place in the block, used
+        if part:                        # its class is written in that chapter, or the part is named there
             kind = type(model.get_submodule(part)).__name__
             source = (ROOT / "docs" / BOOK[chapter]).read_text(encoding="utf-8")
             assert f"class {kind}(" in source or kind in source or label in source, label

@@ -1,7 +1,7 @@
 """The drawing of the architecture, out of the model itself.
 
 In:   a TinyLLM: its parts, in the order of print(model), and a trace of it
-Out:  docs/assets/drawing/*.svg, each light and dark (python -m tools.site.drawing); the strip on every chapter
+Out:  docs/assets/drawing/*.svg, each light and dark (python -m tools.site.drawing); a strip on every chapter
 
     parts       what is to be drawn: name, kind, sizes, shape and parameters, read from the model
     scene       what a drawing is made of: boxes, wires, words, each at its place

@@ -49,7 +49,8 @@ class Column:
     def box(self, name, left, right, height=ROW, words=None):
         part = self.parts[name]
         style = STYLES.get(part.kind, "plain")
-        shapes = self.shapes if left < self.shapes - 150 and right > self.shapes and height == ROW else right - 10
+        in_column = left < self.shapes - 150 and right > self.shapes and height == ROW
+        shapes = self.shapes if in_column else right - 10
         return self.scene.box(part, *self.at(left), right - left, height, style,
                               self.x + (words or left + 10), self.x + shapes)
 

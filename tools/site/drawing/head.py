@@ -12,11 +12,12 @@ SIDE = len(TEXT) * 16           # of the squares
 
 def head(parts: Anatomy) -> Scene:
     scene = Scene("The data flow of one attention head, with its shapes",
-                  "From top to bottom: x; the matrices query, key and value; q, k and v, of whose columns this head "
-                  "takes its share; scores, one row for each symbol that looks and one column for each that is "
-                  "looked at; plus the mask, which is minus infinity to the right of the diagonal; after softmax "
-                  "the weights, each row of which sums to one; with v they give the mix; the mixes of all heads, side by "
-                  "side, go through the matrix output and are added to the residual stream.", WIDTH)
+                  "From top to bottom: x; the matrices query, key and value; q, k and v, of whose columns this "
+                  "head takes its share; scores, one row for each symbol that looks and one column for each "
+                  "that is looked at; plus the mask, which is minus infinity to the right of the diagonal; "
+                  "after softmax the weights, each row of which sums to one; with v they give the mix; the "
+                  "mixes of all heads, side by side, go through the matrix output and are added to the "
+                  "residual stream.", WIDTH)
     name, high = "blocks.0.attention", len(TEXT) * ROW
     def part(short):
         return parts[f"{name}.{short}"]
@@ -29,12 +30,15 @@ def head(parts: Anatomy) -> Scene:
     scene.word(parts["positions"].size, 272, y - 8, "shape", "end")
     bus = y + high + 16
     scene.wire((220, y + high), (220, bus), arrow=False)
-    scene.wire((centres[0], bus + 14), (centres[0], bus), (centres[2], bus), (centres[2], bus + 14), arrow=False)
+    outer = [(x, bus + dy) for x, dy in ((76, 14), (76, 0), (364, 0), (364, 14))]
+    scene.wire(*outer, arrow=False)
     y = bus + 14
     for centre, left, short, small in zip(centres, lefts, ("query", "key", "value"), "qkv"):
-        scene.wire((centre, bus if centre == 220 else y - 6), (centre, y), source="positions", target=f"{name}.{short}")
+        start = centre, bus if centre == centres[1] else y - 6
+        scene.wire(start, (centre, y), source="positions", target=f"{name}.{short}")
         scene.box(part(short), left, y, FULL, TALL, "matrix", left + 10)
-        scene.wire((centre, y + TALL), (centre, y + TALL + 34), source=f"{name}.{short}", target=f"{name}.{small}")
+        scene.wire((centre, y + TALL), (centre, y + TALL + 34), source=f"{name}.{short}",
+                   target=f"{name}.{small}")
     y += TALL + 34
 
     # q, k, v: all heads side by side, and of them this head's share
@@ -45,7 +49,8 @@ def head(parts: Anatomy) -> Scene:
         scene.word(small, left, y - 8, "name")
         scene.word(share, left + FULL, y - 8, "shape", "end")
     scene.word(f"{heads} heads side by side:", lefts[1] + 28, y + high + 17, "formula")
-    scene.word(f"this one takes the first {part('q').shape[2]} columns", lefts[1] + 28, y + high + 32, "formula")
+    scene.word(f"this one takes the first {part('q').shape[2]} columns", lefts[1] + 28, y + high + 32,
+               "formula")
     below = y + high + 26
 
     # the squares
@@ -55,8 +60,8 @@ def head(parts: Anatomy) -> Scene:
     quarter = FULL / heads / 2
     scene.wire((lefts[0] + quarter, below - 26), (lefts[0] + quarter, corner + 12), source=f"{name}.q",
                target=f"{name}.scores")
-    scene.wire((lefts[1] + quarter, below - 26), (lefts[1] + quarter, corner - 8), (scores + SIDE - 8, corner - 8),
-               (scores + SIDE - 8, corner + 12), source=f"{name}.k", target=f"{name}.scores")
+    scene.wire((lefts[1] + quarter, below - 26), (lefts[1] + quarter, corner - 8),
+               (scores + SIDE - 8, corner - 8), (scores + SIDE - 8, corner + 12), source=f"{name}.k", target=f"{name}.scores")
     scene.word("q kᵀ / √D", lefts[0] + quarter + 8, corner - 14, "formula")
     size = " × ".join(part("scores").shape[1:])
     for left, words in (scores, "scores"), (mask, "mask"), (weights, "weights"):
@@ -81,15 +86,14 @@ def head(parts: Anatomy) -> Scene:
 
     # mix and output, from right to left
     bottom = y + SIDE + 64
-    scene.wire((lefts[2] + FULL, below - 26 - high / 2), (432, below - 26 - high / 2), (432, bottom + high / 2),
-               (weights + FULL, bottom + high / 2), source=f"{name}.v", target=f"{name}.mix")
-    scene.wire((weights + SIDE / 2, y + SIDE + 20), (weights + SIDE / 2, bottom - 22), source=f"{name}.weights",
-               target=f"{name}.mix")
+    level, out = below - 26 - high / 2, bottom + high / 2
+    scene.wire((lefts[2] + FULL, level), (432, level), (432, out), (weights + FULL, out), source=f"{name}.v", target=f"{name}.mix")
+    scene.wire((weights + SIDE / 2, y + SIDE + 20), (weights + SIDE / 2, bottom - 22),
+               source=f"{name}.weights", target=f"{name}.mix")
     scene.word("weights v", weights + SIDE / 2 + 8, bottom - 30, "formula")
     tensor(scene, weights, bottom, FULL, heads, {(0, 0): "matrix_edge"})
     scene.word("mix", weights, bottom - 8, "name")
     scene.word(" × ".join(part("mix").shape[1:]), weights + FULL, bottom - 8, "shape", "end")
-    out = bottom + high / 2
     scene.wire((weights, out), (168 + FULL, out), source=f"{name}.mix", target=f"{name}.output")
     scene.box(part("output"), 168, out - TALL / 2, FULL, TALL, "matrix", 177)
     scene.wire((168, out), (24 + FULL, out))

@@ -8,11 +8,12 @@ from tools.site.drawing.scene import Box, Plus, Scene, Wire
 BETWEEN = 20            # from one column to the next
 
 
-def order_words(parts: Anatomy) -> str:
+def in_words(parts: Anatomy) -> str:
     blocks = parts.config.n_layers
     return (f"Ids of T symbols go through embedding and positions, through {blocks} "
-            f"block{'s' * (blocks > 1)} and the output layer head. In each block attention and the feed-forward "
-            "network are added to the residual stream, which passes them in an arc that ends in a plus; ")
+            f"block{'s' * (blocks > 1)} and the output layer head. In each block attention and the "
+            "feed-forward network are added to the residual stream, which passes them in an arc that ends in "
+            "a plus; ")
 
 
 def whole(parts: Anatomy, columns: int = 1) -> Scene:
@@ -20,7 +21,7 @@ def whole(parts: Anatomy, columns: int = 1) -> Scene:
     total = sum(part.parameters for name, part in parts.items() if "." not in name and name != "blocks")
     total += sum(parts[f"blocks.{i}"].parameters for i in range(parts.config.n_layers))
     norms = "before" if "norm" in parts else "after"
-    scene = Scene("TinyLLM, every part with its name, its shape and its parameters", order_words(parts) +
+    scene = Scene("TinyLLM, every part with its name, its shape and its parameters", in_words(parts) +
                   f"a LayerNorm stands {norms} each. {number(total)} parameters in all.")
     blocks = range(parts.config.n_layers)
     shares = [blocks[len(blocks) * i // columns:len(blocks) * (i + 1) // columns] for i in range(columns)]
@@ -40,8 +41,8 @@ def whole(parts: Anatomy, columns: int = 1) -> Scene:
     return scene
 
 
-def begin(pen: Column, mask=True) -> None:
-    pen.scene.word("returns", *pen.at(pen.shapes, 4.5), anchor="end")
+def begin(pen: Column, shapes="returns", mask=True) -> None:
+    pen.scene.word(shapes, *pen.at(pen.shapes, 4.5), anchor="end")
     pen.line("", "", "parameters")
     pen.y += 22
     pen.line("ids", "T")
@@ -57,8 +58,9 @@ def begin(pen: Column, mask=True) -> None:
 def follow(pen: Column, before: Column, mask) -> None:
     """The stream goes on at the top of the next column, and the mask too."""
     between, top = pen.x - BETWEEN / 2, 18
-    pen.scene.wire(before.at(column.SPINE), before.at(column.SPINE, 14), (between, before.y + 14),
-                   (between, top), (pen.x + column.SPINE, top), pen.at(column.SPINE), style="stream", arrow=False)
+    pen.scene.wire(before.at(column.SPINE, -0.7), before.at(column.SPINE, 14), (between, before.y + 14),
+                   (between, top), (pen.x + column.SPINE, top), pen.at(column.SPINE), style="stream",
+                   arrow=False)
     pen.rail = pen.at(pen.rail_x)
     pen.scene.wire(mask, (mask[0], 6), (pen.rail[0], 6), pen.rail, style="mask", arrow=False)
     pen.last = before.last
@@ -89,10 +91,10 @@ def legend(scene: Scene, pen: Column) -> None:
 def orders(after: Anatomy, before: Anatomy) -> Scene:
     """A block with the LayerNorm after the addition, and one with the LayerNorm before the sub-layer."""
     scene = Scene("Post-norm and pre-norm, from the same code",
-                  "Two drawings of a block. Left, post-norm: the LayerNorms stand on the residual stream, each "
-                  "after an addition. Right, pre-norm: they stand before attention and before the feed-forward "
-                  "network, beside the stream, which runs through untouched; a last LayerNorm, norm, stands "
-                  "before the output layer head.")
+                  "Two drawings of a block. Left, post-norm: the LayerNorms stand on the residual stream, "
+                  "each after an addition. Right, pre-norm: they stand before attention and before the "
+                  "feed-forward network, beside the stream, which runs through untouched; a last LayerNorm, "
+                  "norm, stands before the output layer head.")
     for i, (parts, words) in enumerate([(after, "post-norm"), (before, "pre-norm")]):
         pen = Column(scene, parts, i * (column.NARROW + 8), 16, column.NARROW, detail=False, counts=False)
         pen.line(words, left=30, style="loud")
@@ -114,12 +116,12 @@ def orders(after: Anatomy, before: Anatomy) -> Scene:
 def backwards(parts: Anatomy) -> Scene:
     """The way of the gradient: the same drawing, its arrows turned round."""
     scene = Scene("The way back of the gradient, from the loss to the embedding",
-                  "The drawing of the model with its arrows turned round. The gradient starts at the loss, goes "
-                  "through the output layer head, and up the residual stream. At each plus it is copied: one "
-                  "copy takes the arc, unchanged, the other goes through the sub-layer; where they meet again "
-                  "they are added. It ends in the rows of the embedding whose symbols were read.")
+                  "The drawing of the model with its arrows turned round. The gradient starts at the loss, "
+                  "goes through the output layer head, and up the residual stream. At each plus it is copied: "
+                  "one copy takes the arc, unchanged, the other goes through the sub-layer; where they meet "
+                  "again they are added. It ends in the rows of the embedding whose symbols were read.")
     pen = Column(scene, parts, detail=False, counts=False)
-    begin(pen, mask=False)
+    begin(pen, "shape", mask=False)
     for i in range(parts.config.n_layers):
         pen.block(f"blocks.{i}")
     if "norm" in parts:

@@ -23,4 +23,5 @@ def scenes() -> dict[str, Scene]:
 def files() -> dict[str, str]:
     """File name -> SVG, each picture in light and dark."""
     ends = {"light": ".svg", "dark": "-dark.svg"}
-    return {name + end: svg.draw(scene, mode) for name, scene in scenes().items() for mode, end in ends.items()}
+    drawn = scenes().items()
+    return {name + end: svg.draw(scene, mode) for name, scene in drawn for mode, end in ends.items()}

@@ -18,9 +18,9 @@ def row(scene: Scene, text: str, x: float, y: float, ink: str = "", lit=None, ce
 def windows(text: str = "the question", start: int = 1, length: int = 8) -> Scene:
     """A window of the text, and the same one symbol later."""
     scene = Scene("A window of the text, and its targets: the same, shifted by one",
-                  f"Three rows of symbols. The text: {text}. The inputs, a window of {length} of its symbols. Below, "
-                  "the targets: the window that begins one symbol later, so that below each symbol stands "
-                  "the one that follows it in the text.", WIDTH, 176)
+                  f"Three rows of symbols. The text: {text}. The inputs, a window of {length} of its "
+                  "symbols. Below, the targets: the window that begins one symbol later, so that below each symbol "
+                  "stands the one that follows it in the text.", WIDTH, 176)
     left, wide = 68, CELL * length
     window = left + start * CELL
     lit = {(0, i): "matrix" for i in range(start, start + length)}
@@ -46,8 +46,8 @@ def loop(parts: Anatomy, prompt: str = "the q", drawn: str = "u") -> Scene:
     """One symbol is drawn, appended, and the model asked again."""
     symbols = parts["head"].shape[-1]
     scene = Scene("The loop of generation",
-                  "A circle. The ids so far go into the model, of whose logits only the last row is needed. With "
-                  "temperature and top-k these become probabilities; one symbol is drawn from them, "
+                  "A circle. The ids so far go into the model, of whose logits only the last row is needed. "
+                  "With temperature and top-k these become probabilities; one symbol is drawn from them, "
                   "appended to the ids, and the circle begins again.", WIDTH, 196)
     row(scene, prompt, 12, 34, "matrix", cell=26)
     row(scene, drawn, 12 + 26 * len(prompt), 34, "norm", cell=26)
@@ -64,7 +64,8 @@ def loop(parts: Anatomy, prompt: str = "the q", drawn: str = "u") -> Scene:
     scene.word("top-k, softmax", 376, 95, "formula", "end")
     heights = (3, 6, 2, 4, 3, 5, 2, 34, 3, 4, 8, 2, 5, 3, 2)
     for i, height in enumerate(heights):
-        scene.add(Tile(338 + 6 * i, 158 - height, 6, height, 1, 1, {(0, 0): "norm" if height == 34 else "matrix"}))
+        ink = "norm" if height == max(heights) else "matrix"
+        scene.add(Tile(338 + 6 * i, 158 - height, 6, height, 1, 1, {(0, 0): ink}))
     scene.word(f"{symbols} probabilities", 428, 176, "word", "end")
     scene.wire((336, 146), (250, 146))
     scene.word("draw one", 293, 138, "formula", "middle")

@@ -6,17 +6,20 @@ from html import escape
 from tools.site.drawing.parts import number
 from tools.site.drawing.scene import Box, Plus, Scene, Tile, Wire, Word
 
-SANS = "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
+SANS = ("-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, "
+        "sans-serif")
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 INKS = {
     "light": dict(paper="#ffffff", ink="#24292f", soft="#57606a", stream="#0b7f8a", band="#9fd0d4",
                   matrix="#dcefef", matrix_edge="#6aa9ae", norm="#fbefd6", norm_edge="#cfa353",
                   tensor="#ffffff", tensor_edge="#b4bcc6", block="#f4f6f7", block_edge="#e1e5e9",
-                  sublayer="#ffffff", sublayer_edge="#d5dae0", mask="#6f51b5", back="#c2410c", paler="#f4f6f7"),
+                  sublayer="#ffffff", sublayer_edge="#d5dae0", mask="#6f51b5",
+                  back="#c2410c"),
     "dark": dict(paper="#1e2129", ink="#dfe2e8", soft="#a3a9b5", stream="#5ec4cc", band="#2f747b",
                  matrix="#1f3d43", matrix_edge="#478d94", norm="#3d3420", norm_edge="#9a7c40",
                  tensor="#1e2129", tensor_edge="#5b6373", block="#262a34", block_edge="#343945",
-                 sublayer="#1e2129", sublayer_edge="#3c4250", mask="#b6a3f2", back="#ff9a62", paler="#262a34"),
+                 sublayer="#1e2129", sublayer_edge="#3c4250", mask="#b6a3f2",
+                 back="#ff9a62"),
 }
 STYLE = """
 text {{ font: 12px {sans}; fill: {soft}; }}
@@ -43,7 +46,8 @@ def draw(scene: Scene, mode: str) -> str:
     inks = INKS[mode]
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{scene.width:g}" height="{scene.height:g}" '
              f'viewBox="0 0 {scene.width:g} {scene.height:g}" role="img" aria-labelledby="title desc">',
-             f'<title id="title">{escape(scene.title)}</title>', f'<desc id="desc">{escape(scene.words)}</desc>',
+             f'<title id="title">{escape(scene.title)}</title>',
+             f'<desc id="desc">{escape(scene.words)}</desc>',
              f"<style>{STYLE.format(sans=SANS, mono=MONO, **inks)}</style>",
              f'<rect width="100%" height="100%" rx="8" fill="{inks["paper"]}"/>']
     for item in scene.items:
@@ -55,15 +59,14 @@ def box(item: Box, inks):
     part, style = item.part, item.style
     kind = "block" if style == "block" else "sublayer" if style in ("sublayer", "plain", "closed") else style
     radius = BOXES[style]
+    shape = (f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:.4g}" height="{item.height:g}" '
+             f'rx="{radius:g}" fill="{inks[kind]}" stroke="{inks[kind + "_edge"]}"/>')
     if not part:                # in the legend
-        yield (f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:g}" height="{item.height:g}" '
-               f'rx="{radius:g}" fill="{inks[kind]}" stroke="{inks[kind + "_edge"]}"/>')
+        yield shape
         return
     words = f"{part.name}: {part.kind}({part.sizes}), returns {part.size}" + \
         f", {part.parameters:,} parameters" * bool(part.parameters)
-    yield f'<g data-part="{escape(part.name)}"><title>{escape(words)}</title>'
-    yield (f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:.4g}" height="{item.height:g}" rx="{radius:g}" '
-           f'fill="{inks[kind]}" stroke="{inks[kind + "_edge"]}"/>')
+    yield f'<g data-part="{escape(part.name)}"><title>{escape(words)}</title>{shape}'
     if style not in ("block", "sublayer"):
         yield from label(item)
     yield "</g>"
@@ -144,7 +147,8 @@ def plus(item: Plus, inks):
         yield (f'<g data-part="{name}"><title>{name}: {item.part.kind}({item.part.sizes}), returns '
                f'{item.part.size}</title>')
     x, y, arm = item.x, item.y, radius - 4
-    yield f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" fill="{inks["paper"]}" stroke="{ink}" stroke-width="1.6"/>'
+    yield (f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" fill="{inks["paper"]}" stroke="{ink}" '
+           'stroke-width="1.6"/>')
     yield (f'<path d="M{x - arm:g} {y:g}H{x + arm:g}M{x:g} {y - arm:g}V{y + arm:g}" '
            f'style="stroke:{ink};stroke-width:1.6"/>')
     if name:
