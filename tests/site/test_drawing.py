@@ -115,6 +115,15 @@ def test_every_wire_is_true(model):
         torch.testing.assert_close(y.detach(), log[name], msg=name)
 
 
+def test_a_head_has_the_wires_of_the_whole(model):
+    whole, one = (drawing(parts.read(model)) for drawing in (layout.whole, head.head))
+    wires, few = ({(wire.source, wire.target) for wire in scene.all(Wire) if wire.target}
+                  for scene in (whole, one))
+    assert few <= wires and len(few) == 12
+    shown = {part.name: part for part in whole.drawn()}
+    assert all(shown[part.name] == part for part in one.drawn())
+
+
 def test_residual_arcs_end_in_a_plus_and_wires_lead_down(model):
     scene = layout.whole(parts.read(model))
     plus = {(item.x, item.y): item.part.name for item in scene.all(Plus) if item.part}

@@ -4,113 +4,125 @@ from tools.site.drawing.column import TALL, WIDTH
 from tools.site.drawing.parts import Anatomy
 from tools.site.drawing.scene import Plus, Scene, Tile
 
+NAME = "blocks.0.attention"
 TEXT = "the q"                  # what the picture shows; the shapes say T
 ROW = 13                        # height of a symbol's row
+HIGH = len(TEXT) * ROW          # and of a tensor
 FULL = 104                      # width of d_model
-SIDE = len(TEXT) * 16           # of the squares
+CELL = 16                       # of the squares
+SIDE = len(TEXT) * CELL
+LEFTS = 24, 168, 312            # of q, k and v,
+CENTRES = 76, 220, 364
+SQUARES = 40, 178, 316          # of scores, mask and weights
 
 
 def head(parts: Anatomy) -> Scene:
     scene = Scene("The data flow of one attention head, with its shapes",
-                  "From top to bottom: x; the matrices query, key and value; q, k and v, of whose columns this "
-                  "head takes its share; scores, one row for each symbol that looks and one column for each "
-                  "that is looked at; plus the mask, which is minus infinity to the right of the diagonal; "
-                  "after softmax the weights, each row of which sums to one; with v they give the mix; the "
+                  "From top to bottom: x; the matrices query, key and value; q, k and v, of whose columns "
+                  "this head takes its share; scores, one row for each symbol that looks and one column for "
+                  "each that is looked at; plus the mask, which is minus infinity to the right of the "
+                  "diagonal; after softmax the weights, each row of which sums to one; with v they give the mix; the "
                   "mixes of all heads, side by side, go through the matrix output and are added to the "
                   "residual stream.", WIDTH)
-    name, high = "blocks.0.attention", len(TEXT) * ROW
-    def part(short):
-        return parts[f"{name}.{short}"]
-    centres, lefts, y = (76, 220, 364), (24, 168, 312), 24
-
-    # x, and the three matrices
-    tensor(scene, 168, y, FULL, 1, {(0, 0): "block"})
-    letters(scene, 160, y)
-    scene.word("x", 168, y - 8, "name")
-    scene.word(parts["positions"].size, 272, y - 8, "shape", "end")
-    bus = y + high + 16
-    scene.wire((220, y + high), (220, bus), arrow=False)
-    outer = [(x, bus + dy) for x, dy in ((76, 14), (76, 0), (364, 0), (364, 14))]
-    scene.wire(*outer, arrow=False)
-    y = bus + 14
-    for centre, left, short, small in zip(centres, lefts, ("query", "key", "value"), "qkv"):
-        start = centre, bus if centre == centres[1] else y - 6
-        scene.wire(start, (centre, y), source="positions", target=f"{name}.{short}")
-        scene.box(part(short), left, y, FULL, TALL, "matrix", left + 10)
-        scene.wire((centre, y + TALL), (centre, y + TALL + 34), source=f"{name}.{short}",
-                   target=f"{name}.{small}")
-    y += TALL + 34
-
-    # q, k, v: all heads side by side, and of them this head's share
-    heads = int(part("q").shape[0])
-    share = " × ".join(part("q").shape[1:])
-    for left, small in zip(lefts, "qkv"):
-        tensor(scene, left, y, FULL, heads, {(0, 0): "matrix_edge"})
-        scene.word(small, left, y - 8, "name")
-        scene.word(share, left + FULL, y - 8, "shape", "end")
-    scene.word(f"{heads} heads side by side:", lefts[1] + 28, y + high + 17, "formula")
-    scene.word(f"this one takes the first {part('q').shape[2]} columns", lefts[1] + 28, y + high + 32,
-               "formula")
-    below = y + high + 26
-
-    # the squares
-    y = below + 78
-    scores, mask, weights = 40, 178, 316
-    corner = y - 48
-    quarter = FULL / heads / 2
-    scene.wire((lefts[0] + quarter, below - 26), (lefts[0] + quarter, corner + 12), source=f"{name}.q",
-               target=f"{name}.scores")
-    scene.wire((lefts[1] + quarter, below - 26), (lefts[1] + quarter, corner - 8),
-               (scores + SIDE - 8, corner - 8), (scores + SIDE - 8, corner + 12), source=f"{name}.k", target=f"{name}.scores")
-    scene.word("q kᵀ / √D", lefts[0] + quarter + 8, corner - 14, "formula")
-    size = " × ".join(part("scores").shape[1:])
-    for left, words in (scores, "scores"), (mask, "mask"), (weights, "weights"):
-        scene.word(words, left, y - 22, "name")
-        scene.word(size, left, y - 7, "shape")
-    letters(scene, scores - 8, y, 16)
-    count = range(len(TEXT))
-    past = {(i, j): "matrix" for i in count for j in count if j <= i}
-    future = {(i, j): "mask" for i in count for j in count if j > i}
-    scene.add(Tile(scores, y, SIDE, SIDE, len(TEXT), len(TEXT), dict.fromkeys([*past, *future], "matrix")))
-    scene.add(Tile(mask, y, SIDE, SIDE, len(TEXT), len(TEXT), future))
-    scene.add(Tile(weights, y, SIDE, SIDE, len(TEXT), len(TEXT), past))
-    middle = y + SIDE / 2
-    scene.add(Plus(None, (scores + SIDE + mask) / 2, middle, "mask"))
-    scene.wire((mask + SIDE, middle), (weights, middle), source="mask", target=f"{name}.weights")
-    scene.word("softmax", (mask + SIDE + weights) / 2, middle - 8, "formula", "middle")
-    for i, letter in enumerate(TEXT):
-        scene.word(letter.replace(" ", "␣"), weights + 16 * i + 8, y + SIDE + 14, "symbol", "middle")
-        scene.word(letter.replace(" ", "␣"), scores + 16 * i + 8, y + SIDE + 14, "symbol", "middle")
-    scene.word("−∞ to the right of", mask, y + SIDE + 15, "formula mask-word")
-    scene.word("the diagonal, else 0", mask, y + SIDE + 29, "formula mask-word")
-
-    # mix and output, from right to left
-    bottom = y + SIDE + 64
-    level, out = below - 26 - high / 2, bottom + high / 2
-    scene.wire((lefts[2] + FULL, level), (432, level), (432, out), (weights + FULL, out), source=f"{name}.v", target=f"{name}.mix")
-    scene.wire((weights + SIDE / 2, y + SIDE + 20), (weights + SIDE / 2, bottom - 22),
-               source=f"{name}.weights", target=f"{name}.mix")
-    scene.word("weights v", weights + SIDE / 2 + 8, bottom - 30, "formula")
-    tensor(scene, weights, bottom, FULL, heads, {(0, 0): "matrix_edge"})
-    scene.word("mix", weights, bottom - 8, "name")
-    scene.word(" × ".join(part("mix").shape[1:]), weights + FULL, bottom - 8, "shape", "end")
-    scene.wire((weights, out), (168 + FULL, out), source=f"{name}.mix", target=f"{name}.output")
-    scene.box(part("output"), 168, out - TALL / 2, FULL, TALL, "matrix", 177)
-    scene.wire((168, out), (24 + FULL, out))
-    tensor(scene, 24, bottom, FULL, 1, {(0, 0): "block"})
-    scene.word(part("output").size, 24 + FULL, bottom - 8, "shape", "end")
-    scene.wire((76, bottom + high), (76, bottom + high + 24), style="stream")
-    scene.word("added to the residual stream", 92, bottom + high + 20, "formula")
-    scene.height = bottom + high + 34
+    here = {name.rpartition(".")[2]: part for name, part in parts.items() if name.startswith(NAME + ".")}
+    norm_first = parts.before("blocks.0.norm1", f"{NAME}.query")
+    source = parts["blocks.0.norm1" if norm_first else "positions"]
+    vectors = project(scene, here, source)
+    squares = look(scene, here, vectors)
+    gather(scene, here, vectors, squares)
     return scene
 
 
-def tensor(scene, x, y, width, columns, lit) -> None:
-    """One row for each symbol, and columns in `columns` groups."""
-    lit = {(row, column): ink for (_, column), ink in lit.items() for row in range(len(TEXT))}
-    scene.add(Tile(x, y, width, len(TEXT) * ROW, len(TEXT), columns, lit))
+def project(scene, here, source) -> float:
+    """x, three matrices, and q, k and v. Returns how far down that is."""
+    y = 24
+    tensor(scene, LEFTS[1], y, "x", source.size)
+    letters(scene, LEFTS[1] - 8, y, ROW)
+    bus = y + HIGH + 16
+    scene.wire((CENTRES[1], y + HIGH), (CENTRES[1], bus), arrow=False)
+    outer = (CENTRES[0], bus), (CENTRES[2], bus)
+    scene.wire((CENTRES[0], bus + 14), *outer, (CENTRES[2], bus + 14), arrow=False)
+    y = bus + 14
+    for centre, left, matrix, vector in zip(CENTRES, LEFTS, ("query", "key", "value"), "qkv"):
+        start = centre, bus if centre == CENTRES[1] else y - 6
+        wire(scene, start, (centre, y), source=source.name, target=here[matrix].name)
+        scene.box(here[matrix], left, y, FULL, TALL, "matrix", left + 10)
+        wire(scene, (centre, y + TALL), (centre, y + TALL + 34), source=matrix, target=vector)
+    y += TALL + 34
+    heads, _, width = here["q"].shape
+    for left, vector in zip(LEFTS, "qkv"):
+        tensor(scene, left, y, vector, of_one(here[vector]), int(heads))
+    scene.word(f"{heads} heads side by side:", LEFTS[1] + 28, y + HIGH + 17, "formula")
+    scene.word(f"this one takes the first {width} columns", LEFTS[1] + 28, y + HIGH + 32, "formula")
+    return y + HIGH
 
 
-def letters(scene, x, y, row=ROW) -> None:
+def look(scene, here, above) -> float:
+    """Scores, mask and weights: squares of T × T."""
+    y, middle = above + 104, above + 104 + SIDE / 2
+    share = FULL / int(here["q"].shape[0]) / 2                  # to the middle of this head's columns
+    q, k, right = LEFTS[0] + share, LEFTS[1] + share, SQUARES[0] + SIDE - 8
+    wire(scene, (q, above), (q, y - 36), source="q", target="scores")
+    wire(scene, (k, above), (k, y - 56), (right, y - 56), (right, y - 36), source="k", target="scores")
+    scene.word("q kᵀ / √D", q + 8, y - 62, "formula")
+    count = range(len(TEXT))
+    past = {(i, j): "matrix" for i in count for j in count if j <= i}
+    future = {(i, j): "mask" for i in count for j in count if j > i}
+    all_cells = dict.fromkeys([*past, *future], "matrix")
+    for left, name, lit in zip(SQUARES, ("scores", "mask", "weights"), (all_cells, future, past)):
+        scene.word(name, left, y - 22, "name")
+        scene.word(of_one(here["scores"]), left, y - 7, "shape")
+        scene.add(Tile(left, y, SIDE, SIDE, len(TEXT), len(TEXT), lit))
+    letters(scene, SQUARES[0] - 8, y, CELL)
+    for left in SQUARES[0], SQUARES[2]:
+        for i, letter in enumerate(TEXT):
+            x = left + CELL * i + CELL / 2
+            scene.word(letter.replace(" ", "␣"), x, y + SIDE + 14, "symbol", "middle")
+    scene.add(Plus(None, (SQUARES[0] + SIDE + SQUARES[1]) / 2, middle, "mask"))
+    wire(scene, (SQUARES[1] + SIDE, middle), (SQUARES[2], middle), source="scores", target="weights")
+    scene.word("softmax", (SQUARES[1] + SIDE + SQUARES[2]) / 2, middle - 8, "formula", "middle")
+    scene.word("−∞ to the right of", SQUARES[1], y + SIDE + 15, "formula mask-word")
+    scene.word("the diagonal, else 0", SQUARES[1], y + SIDE + 29, "formula mask-word")
+    return y + SIDE
+
+
+def gather(scene, here, vectors, squares) -> None:
+    """Mix and output, from right to left."""
+    y, middle = squares + 64, squares + 64 + HIGH / 2
+    level, edge, down = vectors - HIGH / 2, WIDTH - 8, SQUARES[2] + SIDE / 2
+    wire(scene, (LEFTS[2] + FULL, level), (edge, level), (edge, middle), (SQUARES[2] + FULL, middle),
+         source="v", target="mix")
+    wire(scene, (down, squares + 20), (down, y - 22), source="weights", target="mix")
+    scene.word("weights v", down + 8, y - 30, "formula")
+    tensor(scene, SQUARES[2], y, "mix", of_one(here["mix"]), int(here["mix"].shape[0]))
+    wire(scene, (SQUARES[2], middle), (LEFTS[1] + FULL, middle), source="mix", target="output")
+    scene.box(here["output"], LEFTS[1], middle - TALL / 2, FULL, TALL, "matrix", LEFTS[1] + 9)
+    scene.wire((LEFTS[1], middle), (LEFTS[0] + FULL, middle))
+    tensor(scene, LEFTS[0], y, "", here["output"].size)
+    scene.wire((CENTRES[0], y + HIGH), (CENTRES[0], y + HIGH + 24), style="stream")
+    scene.word("added to the residual stream", CENTRES[0] + 16, y + HIGH + 20, "formula")
+    scene.height = y + HIGH + 34
+
+
+def of_one(part) -> str:
+    """The shape of one head's share: without the axis H."""
+    return " × ".join(part.shape[1:])
+
+
+def wire(scene, *points, source, target) -> None:
+    """Between parts of this attention, or from the one before it."""
+    names = (name if "." in name or name == "positions" else f"{NAME}.{name}" for name in (source, target))
+    scene.wire(*points, source=next(names), target=next(names))
+
+
+def tensor(scene, x, y, name, size, heads=0) -> None:
+    """One row for each symbol; if heads stand side by side in it, the first is lit."""
+    lit = {(row, 0): "matrix_edge" if heads else "block" for row in range(len(TEXT))}
+    scene.add(Tile(x, y, FULL, HIGH, len(TEXT), heads or 1, lit))
+    scene.word(name, x, y - 8, "name")
+    scene.word(size, x + FULL, y - 8, "shape", "end")
+
+
+def letters(scene, x, y, row) -> None:
     for i, letter in enumerate(TEXT):
         scene.word(letter.replace(" ", "␣"), x, y + row * i + row - 2.5, "symbol", "end")

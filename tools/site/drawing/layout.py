@@ -117,9 +117,10 @@ def backwards(parts: Anatomy) -> Scene:
     """The way of the gradient: the same drawing, its arrows turned round."""
     scene = Scene("The way back of the gradient, from the loss to the embedding",
                   "The drawing of the model with its arrows turned round. The gradient starts at the loss, "
-                  "goes through the output layer head, and up the residual stream. At each plus it is copied: "
-                  "one copy takes the arc, unchanged, the other goes through the sub-layer; where they meet "
-                  "again they are added. It ends in the rows of the embedding whose symbols were read.")
+                  "goes through the output layer head, and up the residual stream. At each plus it is "
+                  "copied: one copy takes the arc, unchanged, the other goes through the sub-layer; "
+                  "where they "
+                  "meet again they are added. It ends in the rows of the embedding whose symbols were read.")
     pen = Column(scene, parts, detail=False, counts=False)
     begin(pen, "shape", mask=False)
     for i in range(parts.config.n_layers):

@@ -19,8 +19,8 @@ def windows(text: str = "the question", start: int = 1, length: int = 8) -> Scen
     """A window of the text, and the same one symbol later."""
     scene = Scene("A window of the text, and its targets: the same, shifted by one",
                   f"Three rows of symbols. The text: {text}. The inputs, a window of {length} of its "
-                  "symbols. Below, the targets: the window that begins one symbol later, so that below each symbol "
-                  "stands the one that follows it in the text.", WIDTH, 176)
+                  "symbols. Below, the targets: the window that begins one symbol later, so that below "
+                  "each symbol stands the one that follows it in the text.", WIDTH, 176)
     left, wide = 68, CELL * length
     window = left + start * CELL
     lit = {(0, i): "matrix" for i in range(start, start + length)}

@@ -45,4 +45,5 @@ def html(here: int, book: dict[int, str], title: dict[str, str], url) -> str:
     flow = "".join(item(label, chapter, "block" * (label in BLOCK)) for label, chapter, _ in FLOW)
     whole = "".join(item(label, chapter) for label, chapter in WHOLE)
     return (f'\n<nav class="strip" aria-label="You are here: the parts of the model and their chapters" '
-            f'data-search-exclude><ol class="flow">{flow}</ol><ol class="whole">{whole}</ol></nav>\n')
+            f'data-search-exclude><ol class="flow" role="list">{flow}</ol>'
+            f'<ol class="whole" role="list" aria-label="The whole model">{whole}</ol></nav>\n')
