@@ -19,11 +19,11 @@ SQUARES = 40, 178, 316          # of scores, mask and weights
 def head(parts: Anatomy) -> Scene:
     scene = Scene("The data flow of one attention head, with its shapes",
                   "From top to bottom: x; the matrices query, key and value; q, k and v, of whose columns "
-                  "this head takes its share; scores, one row for each symbol that looks and one column for "
-                  "each that is looked at; plus the mask, which is minus infinity to the right of the "
-                  "diagonal; after softmax the weights, each row of which sums to one; with v they give the mix; the "
-                  "mixes of all heads, side by side, go through the matrix output and are added to the "
-                  "residual stream.", WIDTH)
+                  "this head takes its share; scores, one row for each symbol that looks and one column "
+                  "for each that is looked at; plus the mask, which is minus infinity to the right of the "
+                  "diagonal; after softmax the weights, each row of which sums to one; with v they give "
+                  "the mix; the mixes of all heads, side by side, go through the matrix output and are "
+                  "added to the residual stream.", WIDTH)
     here = {name.rpartition(".")[2]: part for name, part in parts.items() if name.startswith(NAME + ".")}
     norm_first = parts.before("blocks.0.norm1", f"{NAME}.query")
     source = parts["blocks.0.norm1" if norm_first else "positions"]
