@@ -60,8 +60,8 @@ def loop(parts: Anatomy, prompt: str = "the q", drawn: str = "u") -> Scene:
     scene.word("logits of the", 428, 14, "word", "end")
     scene.word(f"last position: {symbols}", 428, 28, "word", "end")
     scene.wire((383, 56), (383, 120))
-    scene.word("÷ temperature,", 376, 80, "formula", "end")
-    scene.word("top-k, softmax", 376, 95, "formula", "end")
+    scene.word("÷ temperature,", 376, 85, "formula", "end")
+    scene.word("top-k, softmax", 376, 100, "formula", "end")
     heights = (3, 6, 2, 4, 3, 5, 2, 34, 3, 4, 8, 2, 5, 3, 2)
     for i, height in enumerate(heights):
         ink = "norm" if height == max(heights) else "matrix"
