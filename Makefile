@@ -8,7 +8,7 @@ export NO_MKDOCS_2_WARNING := 1
 export JUPYTER_PLATFORM_DIRS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights bench ablation wheel clean FORCE
+.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights drawings bench ablation wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -60,6 +60,9 @@ stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
 weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
+
+drawings: tangle  ## docs/assets/drawing/*.svg out of the model: the architecture, a head, the gradient, …
+	@$(PY) -m tools.site.drawing
 
 ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, most of an hour (ARGS=…)
 	@$(PY) -m tools.measure.ablation $(ARGS)

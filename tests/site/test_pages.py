@@ -220,6 +220,12 @@ def test_pieces_and_modules_are_linked(built):
     assert 'href="../01-one/#piece-answer"' in built.page("package")
 
 
+def test_the_strip_stands_on_chapters_only(built):
+    page = built.page("01-one")
+    assert page.index("</h1>") < page.index('<nav class="strip"') < page.index("See <a")
+    assert 'href="../02-two/"' in page and 'class="strip"' not in built.page("package")
+
+
 def test_edit_links_only_with_a_repository(book, monkeypatch):
     assert 'rel="edit"' not in book.page("01-one")
     monkeypatch.setenv("REPO_URL", "https://example.org/a/b")

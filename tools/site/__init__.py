@@ -7,6 +7,7 @@ Each module imports those above it:
 
     figures, maths      an output's figure as files; TeX as MathML
     pieces              which chapter and which pieces a module is made of, and the links between them
+    drawing/            the architecture as SVG, out of the model; the strip at the top of every chapter
     playground          the trained model for the browser
     notebook            a chapter as a notebook; what of it may be published
     watch/              loaded by every process of a chapter: notes what it reads

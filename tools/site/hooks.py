@@ -24,6 +24,7 @@ from mkdocs.utils import get_relative_url  # noqa: E402
 from tools.chapters.book import chapter_paths, refuse_other_places  # noqa: E402
 from tools.chapters.read import Fault  # noqa: E402
 from tools.site import maths, notebook, pieces, playground, render, schedule, serve  # noqa: E402
+from tools.site.drawing import strip  # noqa: E402
 
 # The plugin reads a page several times to see whether it is a notebook: once is enough.
 mkdocs_jupyter.plugin.jupytext = notebook
@@ -94,13 +95,15 @@ def on_pre_page(page, config, files):
 
 
 def on_page_content(content, page, config, files):
-    """Links between pieces and modules, maths, the playground's scripts, and the server's remarks."""
+    """Links between pieces and modules, maths, the playground's scripts, the strip, and the server's remarks."""
     def url(name):
         target = files.get_file_from_path(name)
         return "" if target.page is page else get_relative_url(target.url, page.url)
 
+    name = page.file.src_uri
     content = playground.load(maths.render(book.link(content, url)), page)
-    return serve.remarks(page.file.src_uri) + content
+    content = strip.insert(content, name, strip.chapters(book.title), book.title, url)
+    return serve.remarks(name) + content
 
 
 def on_serve(server, config, builder):
