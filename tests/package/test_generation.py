@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyllm import Config, TinyLLM, decode, distribution, encode, generate, intervene, next_logits, zero_head
+from tinyllm import Config, TinyLLM, decode, distribution, encode, generate, intervene, next_logits
 
 finite = st.floats(-50, 50, width=32)
 logit_lists = st.lists(finite, min_size=1, max_size=40)
@@ -59,20 +59,23 @@ def test_each_step_says_what_it_was_drawn_from(model):
     ids = encode("The ")
     for step in steps:
         expected = distribution(next_logits(model, ids), 0.8, 12)
-        torch.testing.assert_close(step.probabilities, expected)  # ours come out of a cache
+        assert step.probabilities.equal(expected)
         assert step.probabilities[step.id] > 0
         ids = torch.cat([ids, torch.tensor([step.id])])
     assert decode(ids) == "The " + text(steps)
 
 
-def test_draws_of_the_loop_have_the_models_frequencies(model):
-    p = distribution(next_logits(model, encode("the ")), 1.0, top_k=5)
+def test_draws_of_the_loop_have_the_models_frequencies():
+    torch.manual_seed(0)
+    small = TinyLLM(Config(d_model=16, n_heads=2, d_ff=16, n_layers=1, context=8))
+    p = distribution(next_logits(small, encode("the ")), 0.5, top_k=5)
     counts = torch.zeros(256)
     for seed in range(1500):
-        counts[next(generate(model, "the ", 1, 1.0, 5, seed)).id] += 1
+        counts[next(generate(small, "the ", 1, 0.5, 5, seed)).id] += 1
     kept = p > 0
     chi_square = ((counts - 1500 * p)[kept] ** 2 / (1500 * p)[kept]).sum()
     assert counts[~kept].sum() == 0 and chi_square < 18.5  # 4 degrees of freedom, 99.9 %
+    assert p.max() > 1.5 * p[kept].min()
 
 
 def test_greedy_is_the_likeliest_symbol_each_time(model):
@@ -94,30 +97,6 @@ def test_only_the_last_window_is_read(model):
     assert len(text(generate(model, "long " * context, tokens=3)).encode()) == 3
 
 
-@pytest.mark.parametrize("sizes", [{}, dict(norm_first=True, bias=True, n_layers=3)])
-@pytest.mark.parametrize("start", [1, 5, 8, 9])
-def test_the_cache_changes_nothing(sizes, start):
-    """From the first symbols until the window of 8 has slid for some time."""
-    torch.manual_seed(0)
-    model = TinyLLM(Config(d_model=16, context=8, **sizes))
-    ids, past = torch.randint(256, (14,)), {}
-    for end in range(start, len(ids) + 1):
-        cached = next_logits(model, ids[:end], past)
-        torch.testing.assert_close(cached, next_logits(model, ids[:end]), rtol=1e-4, atol=1e-5)
-    assert not any(m._forward_hooks for m in model.modules())  # the model is left as it was
-
-
-def test_the_cache_saves_computing_the_past_again(model):
-    ids, past, rows = encode("The value of"), {}, []
-    hook = model.blocks[0].ffn.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[1]))
-    for end in range(4, len(ids) + 1):
-        next_logits(model, ids[:end], past)
-    list(generate(model, "The ", tokens=3))
-    list(generate(model, "a" * (model.config.context - 1), tokens=3))  # until the window is full, and one symbol on
-    hook.remove()
-    assert rows == [4] + 8 * [1] + [4, 1, 1] + [model.config.context - 1, 1, model.config.context]
-
-
 def test_a_model_that_is_used_between_two_steps_writes_the_same_text(model):
     used = []
     for step in generate(model, "The ", tokens=20):
@@ -127,39 +106,109 @@ def test_a_model_that_is_used_between_two_steps_writes_the_same_text(model):
     assert used == [step.id for step in generate(model, "The ", tokens=20)]
 
 
+def test_two_texts_written_in_turns_are_the_ones_written_alone(model):
+    pairs = zip(generate(model, "The ", tokens=10, seed=1), generate(model, "and another text", tokens=10, seed=2))
+    one, other = zip(*[(first.text, second.text) for first, second in pairs])
+    assert "".join(one) == text(generate(model, "The ", tokens=10, seed=1))
+    assert "".join(other) == text(generate(model, "and another text", tokens=10, seed=2))
+
+
+def test_the_global_random_numbers_are_neither_used_nor_moved(model):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = text(generate(model, "The ", tokens=10))
+    assert torch.get_rng_state().equal(state)
+    torch.manual_seed(2)
+    assert text(generate(model, "The ", tokens=10)) == one
+
+
+def test_no_gradient_is_recorded_and_gradients_stay_allowed_outside(model):
+    for step in generate(model, "The ", tokens=2):
+        assert not step.probabilities.requires_grad and torch.is_grad_enabled()
+
+
+# ------------------------------------------------------------------ a model that somebody changes
+
 def turned(x):
     """As RoPE does: what happens to a row depends on where it stands."""
-    return x * torch.linspace(1, 2, x.shape[2])[:, None]
+    return x * torch.linspace(1, 2, x.shape[-2])[:, None]
+
+
+def steps_say_what_the_model_says(model, steps, prompt, temperature=0.8):
+    """Each step's probabilities are those that the model, as it is at that moment, gives to the whole text."""
+    ids = encode(prompt)
+    for step in steps:
+        expected = distribution(model(ids[None, -model.config.context :])[0, -1].detach(), temperature)
+        torch.testing.assert_close(step.probabilities, expected)
+        ids = torch.cat([ids, torch.tensor([step.id])])
 
 
 @pytest.mark.parametrize("changes", [
-    {"blocks.0.attention.mix": zero_head(2), "blocks.1.attention.v": lambda v: 0.5 * v},
+    {"blocks.0.attention.mix": lambda mix: mix.index_fill(1, torch.tensor([2]), 0.0),
+     "blocks.1.attention.v": lambda v: 0.5 * v},
     {"blocks.0.attention.q": turned, "blocks.1.attention.k": turned},
-    {"blocks.0.attention.weights": lambda weights: weights.tril(-1) + weights.new_zeros(weights.shape[-2:])}], ids=str)
-def test_an_intervention_acts_on_a_text_as_on_a_single_step(model, changes):
-    ids, past = encode("The "), {}
-    next_logits(model, ids[:-1], past)  # before it: this past is another model's
+    {"blocks.0.attention.weights": lambda weights: weights.tril(-1)}, {"mask": torch.zeros_like}],
+    ids=["a head off", "positions turned", "no look at oneself", "mask open"])
+@pytest.mark.parametrize("prompt", ["The ", "x" * 125], ids=["short", "over the window's end"])
+def test_an_intervention_acts_on_a_text_as_on_a_single_step(model, changes, prompt):
+    plain = [step.probabilities for step in generate(model, prompt, tokens=8)]
     with intervene(model, changes):
-        torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids))
-        for step in generate(model, "The ", tokens=8):
-            torch.testing.assert_close(step.probabilities, distribution(next_logits(model, ids), 0.8))
-            ids = torch.cat([ids, torch.tensor([step.id])])
-    torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids))  # and after it
+        steps_say_what_the_model_says(model, steps := list(generate(model, prompt, tokens=8)), prompt)
+    assert not all(step.probabilities.equal(p) for step, p in zip(steps, plain))  # it did act
+    assert [step.probabilities for step in generate(model, prompt, tokens=8)][0].equal(plain[0])  # and no longer
 
 
-def test_the_cache_is_for_no_other_text(model):
-    past = {}
-    for text in ("The value", "The value", "The value of", "The", "Thx", "Thy ", "The ", "T", "a", "ab"):
-        ids = encode(text)
-        torch.testing.assert_close(next_logits(model, ids, past), next_logits(model, ids), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("kind", ["pre-hook", "hook", "global pre-hook", "global hook"])
+def test_a_hook_of_any_kind_acts_on_a_text_as_on_a_single_step(model, kind):
+    part = model.blocks[0].attention.mix
+
+    def before(module, inputs):
+        return (turned(inputs[0]),) if module is part else None
+
+    def after(module, inputs, output):
+        return turned(output) if module is part else None
+
+    plain = [step.probabilities for step in generate(model, "The ", tokens=8)]
+    hook = {"pre-hook": lambda: part.register_forward_pre_hook(before),
+            "hook": lambda: part.register_forward_hook(after),
+            "global pre-hook": lambda: torch.nn.modules.module.register_module_forward_pre_hook(before),
+            "global hook": lambda: torch.nn.modules.module.register_module_forward_hook(after)}[kind]()
+    try:
+        steps_say_what_the_model_says(model, steps := list(generate(model, "The ", tokens=8)), "The ")
+    finally:
+        hook.remove()
+    assert not all(step.probabilities.equal(p) for step, p in zip(steps, plain))
+
+
+def test_what_changes_between_two_steps_counts_from_the_next_one():
+    """Weights, a hook and a part of the model: nothing of the past is kept."""
+    torch.manual_seed(0)
+    model = TinyLLM(Config(d_model=16, n_heads=2, d_ff=16, context=8))
+
+    def change(count):
+        if count == 1:
+            with torch.no_grad():
+                model.blocks[0].attention.key.weight.mul_(2)
+        if count == 2:
+            model.blocks[1].attention.v.register_forward_hook(lambda part, inputs, output: turned(output))
+        if count == 3:
+            model.blocks[0].ffn = torch.nn.Identity()
+
+    ids, plain = encode("abc"), [step.probabilities for step in generate(model, "abc", tokens=6)]
+    for count, step in enumerate(generate(model, "abc", tokens=6)):
+        expected = distribution(next_logits(model, ids), 0.8)
+        torch.testing.assert_close(step.probabilities, expected)
+        assert step.probabilities.equal(plain[count]) == (count < 2)
+        ids = torch.cat([ids, torch.tensor([step.id])])
+        change(count)
 
 
 def test_a_character_of_several_bytes_appears_when_it_is_complete():
-    wanted = iter("aé🙂".encode() + "é".encode()[:1])
+    wanted = "aé🙂".encode() + "é".encode()[:1]
 
     class Says(TinyLLM):  # a model that always says the next byte of a given text
         def forward(self, ids):
-            return torch.nn.functional.one_hot(torch.tensor([[next(wanted)]]), 256).float()
+            return torch.nn.functional.one_hot(torch.tensor([[wanted[ids.shape[1] - 1]]]), 256).float()
 
     assert [step.text for step in generate(Says(), "?", tokens=8, temperature=0)] == [
         "a", "", "é", "", "", "", "🙂", "\N{REPLACEMENT CHARACTER}"]
@@ -173,15 +222,34 @@ def test_a_character_of_several_bytes_appears_when_it_is_complete():
     (dict(top_k=-5), "-5"), (dict(prompt="\ud800"), "surrogates")])
 def test_any_setting_out_of_range_is_named(model, options, says):
     with pytest.raises(ValueError, match=says):
-        list(generate(model, **{"prompt": "a", **options}))
+        generate(model, **{"prompt": "a", **options})  # at the call, not at the first step
 
 
 @pytest.mark.parametrize("options", [
     dict(prompt=None), dict(prompt=5), dict(prompt=b"a"), dict(tokens=1.5), dict(tokens="5"), dict(temperature="hot"),
     dict(top_k=2.5), dict(top_k="5")])
 def test_any_setting_of_another_type_is_a_type_error(model, options):
-    with pytest.raises(TypeError):
+    with pytest.raises((TypeError, AttributeError)):
         list(generate(model, **{"prompt": "a", **options}))
+
+
+def test_a_model_of_more_symbols_than_bytes_writes_no_text_and_says_so():
+    model = TinyLLM(Config(vocab_size=257, d_model=16, n_heads=2, d_ff=16, n_layers=1, context=8))
+    with pytest.raises(ValueError, match="only a model of bytes can write text") as error:
+        generate(model, "a")
+    assert "\n" not in str(error.value)
+    assert next_logits(model, encode("a")).shape == (257,)  # all else works
+    assert len(list(generate(TinyLLM(Config(vocab_size=128, d_model=16, n_heads=2, d_ff=16, context=8)), "a", 5))) == 5
+
+
+def test_a_step_comes_before_the_next_one_is_computed(model):
+    calls = []
+    hook = model.register_forward_hook(lambda *_: calls.append(1))
+    steps = generate(model, "The ", tokens=50)
+    for count in range(1, 4):
+        next(steps)
+        assert len(calls) <= count + 1  # the one more tries the prompt, at the call
+    hook.remove()
 
 
 @pytest.mark.parametrize("options, says", [

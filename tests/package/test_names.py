@@ -13,11 +13,12 @@ PACKAGE = Path(tinyllm.__file__).parent
 def test_every_public_name_is_there_and_explained():
     assert dir(tinyllm) == sorted(tinyllm.__all__) and len(set(tinyllm.__all__)) == len(tinyllm.__all__)
     for name in tinyllm.__all__:
-        assert getattr(tinyllm, name).__doc__, name
+        value = getattr(tinyllm, name)
+        assert value.__doc__ and value.__name__ == name and value.__module__.startswith("tinyllm."), name
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():
-    with pytest.raises(AttributeError, match="tinyllm.*'Tokenizer'"):
+    with pytest.raises(AttributeError, match="tinyllm.*Tokenizer"):
         tinyllm.Tokenizer
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinyllm import Config, TinyLLM, distribution, encode, generate, next_logits
+from tinyllm import Config, TinyLLM, distribution, encode, generate, next_logits, next_symbols, symbol
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +32,20 @@ def test_only_the_likeliest_is_greedy(model):
 
 def test_the_smallest_temperature_does_not_overflow():
     assert distribution(torch.tensor([50.0, 49.0, -50.0]), 5e-324).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("top", [1, 2, 10, 256, 999])
+def test_next_symbols_shows_a_part_of_the_whole_distribution(model, top):
+    """The first of one has the probability that it has among all: nothing is rescaled to those shown."""
+    p = next_logits(model, encode("ab")).softmax(0)
+    shown = next_symbols(model, "ab", top=top)
+    assert len(shown) == min(top, 256) and shown[0][0] == symbol(p.argmax().item())
+    assert [probability for _, probability in shown] == pytest.approx(p.sort(descending=True).values[:top].tolist())
+    assert len(next_symbols(model, "ab")) == 10
+
+
+def test_next_symbols_of_a_larger_vocabulary_have_labels():
+    torch.manual_seed(0)
+    model = TinyLLM(Config(vocab_size=300, d_model=16, n_heads=2, d_ff=16, n_layers=1, context=8))
+    names = [name for name, _ in next_symbols(model, "ab", top=300)]
+    assert len(set(names)) == 300 and {"#256", "#299", "a"} <= set(names)

@@ -11,7 +11,7 @@ import safetensors
 import torch
 
 from test_site import KB, ROOT, SITE, browser, server  # noqa: F401 (fixtures)
-from tinyllm import TinyLLM, encode, generate, intervene, symbol, trace, zero_head
+from tinyllm import TinyLLM, encode, generate, intervene, symbol, trace
 
 pytestmark = pytest.mark.site
 
@@ -98,32 +98,33 @@ def first_weight(weights):
     return weights
 
 
-# What the reader does, and the same in Python. The mask is a buffer, not a hook point.
+def zero_head(head):
+    return lambda mix: mix.index_fill(1, torch.tensor([head]), 0.0)
+
+
+def no_positions(model):
+    waves = model.positions(torch.zeros(model.config.context, model.config.d_model))
+    return lambda x: x - waves[: x.shape[1]]
+
+
+# What the reader does, and the same in Python.
 CHANGES = {
     "nothing": (lambda tab: None, lambda model: {}),
     **{f"head {layer}.{head}": (click(f"head {head}", layer), lambda model, layer=layer, head=head: {f"blocks.{layer}.attention.mix": zero_head(head)})
        for layer in LAYERS for head in HEADS},
     **{f"FFN {layer}": (click("FFN", layer), lambda model, layer=layer: {f"blocks.{layer}.ffn": torch.zeros_like}) for layer in LAYERS},
-    "positions": (click("positions"), lambda model: {"positions": lambda x: x - model.positions.table[: x.shape[1]]}),
-    "mask": (click("mask"), lambda model: {}),
-    "scale 0": (slide("scale of the residual stream after layer 0", 0.5), lambda model: {"blocks.0.residual": lambda x: x * 0.5}),
-    "scale 1": (slide("scale of the residual stream after layer 1", 2), lambda model: {"blocks.1.residual": lambda x: x * 2}),
+    "positions": (click("positions"), lambda model: {"positions": no_positions(model)}),
+    "mask": (click("mask"), lambda model: {"mask": torch.zeros_like}),
+    "scale 0": (slide("scale of the residual stream after layer 0", 0.5), lambda model: {"blocks.0.norm2": lambda x: x * 0.5}),
+    "scale 1": (slide("scale of the residual stream after layer 1", 2), lambda model: {"blocks.1.norm2": lambda x: x * 2}),
     "a weight": (set_weight, lambda model: {"blocks.0.attention.weights": first_weight}),
 }
 
 
 @torch.no_grad()
 def in_python(model, text, change):
-    masks = [block.attention.mask for block in model.blocks]
-    try:
-        if change == "mask":
-            for block in model.blocks:
-                block.attention.mask = torch.zeros_like(block.attention.mask)
-        with intervene(model, CHANGES[change][1](model)), trace(model) as log:
-            logits = model(window(model, text))[0]
-    finally:
-        for block, mask in zip(model.blocks, masks):
-            block.attention.mask = mask
+    with intervene(model, CHANGES[change][1](model)), trace(model) as log:
+        logits = model(window(model, text))[0]
     # trace's own hook on the weights comes last, so it has seen the change
     return logits, [log[f"blocks.{layer}.attention.weights"][0] for layer in LAYERS]
 
@@ -153,9 +154,12 @@ def test_every_tensor_has_the_name_and_the_numbers_of_trace(tab, model):
     type_text(tab, text)
     with torch.no_grad(), trace(model) as log:
         model(window(model, text))
-    for reading in log:
-        ours = shown(tab, f'playground.now.log["{reading.name}"]')
-        assert torch.allclose(ours, reading.tensor[0], rtol=1e-4, atol=1e-4), reading.name
+    for name, tensor in log.items():
+        ours = shown(tab, f'playground.now.log["{name}"]')
+        numbers = tensor if name == "mask" else tensor[0]       # one mask for the whole batch
+        assert torch.allclose(ours, numbers, rtol=1e-4, atol=1e-4), name
+    names = tab.evaluate("Object.keys(playground.now.log)")
+    assert sorted(names) == sorted(log), "the page's log has other names than the package's"
 
 
 def test_the_surprise_of_each_symbol_is_its_loss(tab, model):
@@ -266,7 +270,7 @@ def test_one_number_is_followed_through_every_step(tab, model):
     assert f"column 1: {minus(log['positions'][0, -1, 1].item())} = " in steps.nth(2).inner_text(), "the same column, one step on"
     area.get_by_role("group", name="layer").get_by_role("button", name="1").click()
     tab.evaluate(FRAMES)
-    assert "blocks.1.residual" in steps.nth(18).inner_text()
+    assert "blocks.1.norm2" in steps.nth(18).inner_text()
     for n in range(21):
         assert "undefined" not in steps.nth(n).inner_text() and "NaN" not in steps.nth(n).inner_text()
 

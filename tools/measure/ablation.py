@@ -4,6 +4,7 @@ out to docs/assets/ablation.json, which the chapter prints. Each run has 3,000 s
 
     python -m tools.measure.ablation --data FILE                  # all choices
     python -m tools.measure.ablation --data FILE --only momentum  # those with this word; the others stay
+    python -m tools.measure.ablation --data FILE --missing        # those that are not in the file yet
 """
 
 import argparse
@@ -116,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", metavar="FILE", help="text, as for tinyllm train (default: Python's manual)")
     parser.add_argument("--only", default="", help="run the choices whose names contain this")
+    parser.add_argument("--missing", action="store_true", help="run the choices that are not in the file yet")
     parser.add_argument("--steps", type=int, default=STEPS, help="any other number than %(default)s writes no file")
     options = parser.parse_args()
     chosen = {name: change for name, change in CHOICES.items() if options.only in name}
@@ -124,11 +126,12 @@ def main():
         ids, losses = encode(load_text(options.data)), {}
         if not chosen:
             raise ValueError(f"no choice has {options.only!r} in its name: {', '.join(CHOICES)}")
-        if options.only and RESULTS.exists():
+        if (options.only or options.missing) and RESULTS.exists():
             old = json.loads(RESULTS.read_text("utf-8"))
             if (old["recipe"], old.get("text")) != (recipe(), text):
-                raise ValueError(f"the rows in {RESULTS.name} are of another recipe or text: run all of them, without --only")
+                raise ValueError(f"the rows in {RESULTS.name} are of another recipe or text: run all of them")
             losses = old["losses"]
+            chosen = {name: change for name, change in chosen.items() if not (options.missing and name in losses)}
         for name, change in chosen.items():  # where nothing is changed, how far do the seeds differ?
             seeds = range(1 if change else SEEDS)
             losses[name] = [round(run(ids, seed, options.steps, **change), 4) for seed in seeds]

@@ -1,4 +1,4 @@
-"""Measure the model against its peers: `make bench`, a quarter of an hour, or `make bench QUICK=1`, two minutes.
+"""Measure the model against its peers: `python -m tools.measure.bench`, or with `--quick`, to see that it works.
 
 What is compared is measured in turns, round by round, each round beginning with another, because no machine is
 equally fast all the time. A ratio is taken within a round; what counts is the median of the rounds, with the
@@ -359,7 +359,7 @@ def stop(message, status):
 def main(argv=None):
     parser = argparse.ArgumentParser("bench", description="Measure the model against its peers.")
     parser.add_argument("--data", help="text to train on; without it, Python's own manual")
-    parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works; writes no file")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works; writes no file")
     parser.add_argument("--seconds", type=float, help="training time after which losses are compared (default: 15)")
     parser.add_argument("--seeds", type=int, help="how often each training is repeated (default: 2)")
     parser.add_argument("--rounds", type=int, help="how often each step is timed (default: 30)")

@@ -1,4 +1,4 @@
-// TinyLLM in JavaScript: the forward pass of tinyllm/*.py with the same names, to be read beside it.
+// TinyLLM in JavaScript: the forward pass of tinyllm/model.py with the same names, to be read beside it.
 // Sums are taken in double precision; every tensor is stored as float32, as PyTorch stores it.
 "use strict";
 
@@ -159,7 +159,6 @@ class TinyLLM {
     this.config = config;
     this.weights = weights; // name -> Tensor, the names of the Python model
     this.table = positionTable(config.context, config.d_model);
-    this.causalMask = causalMask(config.context);
   }
 
   static read(buffer) { // a safetensors file: length of the header, header, numbers
@@ -179,13 +178,12 @@ class TinyLLM {
     const keep = (name, tensor) => (log[name] = changes[name]?.(tensor) ?? tensor);
     const apply = (brick, name, x) => keep(name, brick(x, weight(name), bias(name)));
 
-    const attention = (name, x) => {
-      apply(linear, name + ".query", x), apply(linear, name + ".key", x), apply(linear, name + ".value", x);
-      const q = keep(name + ".q", splitHeads(log[name + ".query"], n_heads));        // (H, T, D)
-      const k = keep(name + ".k", splitHeads(log[name + ".key"], n_heads));          // (H, T, D)
-      const v = keep(name + ".v", splitHeads(log[name + ".value"], n_heads));        // (H, T, D)
+    const attention = (name, x, mask) => {
+      const split = (matrix) => splitHeads(apply(linear, name + matrix, x), n_heads);
+      const q = keep(name + ".q", split(".query"));                                  // (H, T, D)
+      const k = keep(name + ".k", split(".key"));                                    // (H, T, D)
+      const v = keep(name + ".v", split(".value"));                                  // (H, T, D)
       const scores = keep(name + ".scores", dotProducts(q, k));                      // (H, T, T)
-      const mask = keep(name + ".mask", this.causalMask);                            // (context, context)
       const weights = keep(name + ".weights", maskedSoftmax(scores, mask));          // (H, T, T)
       const mix = keep(name + ".mix", average(weights, v));                          // (H, T, D)
       return apply(linear, name + ".output", joinHeads(mix));                        // (T, C)
@@ -197,18 +195,19 @@ class TinyLLM {
 
     let x = keep("embedding", embed(ids, weight("embedding")));                      // (T, C)
     x = keep("positions", x.map((a, i) => a + this.table.data[i]));                  // (T, C)
+    const mask = keep("mask", causalMask(T));                                        // (T, T)
     for (let layer = 0; layer < n_layers; layer++) {
       const block = `blocks.${layer}`;
       const norm1 = (x) => apply(layerNorm, block + ".norm1", x), norm2 = (x) => apply(layerNorm, block + ".norm2", x);
       if (norm_first) {
-        x = keep(block + ".middle", add(x, attention(block + ".attention", norm1(x))));
-        x = keep(block + ".residual", add(x, ffn(block + ".ffn", norm2(x))));
+        x = keep(block + ".sum1", add(x, attention(block + ".attention", norm1(x), mask)));
+        x = keep(block + ".sum2", add(x, ffn(block + ".ffn", norm2(x))));            // (T, C)
       } else {
-        x = keep(block + ".middle", norm1(add(x, attention(block + ".attention", x))));
-        x = keep(block + ".residual", norm2(add(x, ffn(block + ".ffn", x))));
+        x = norm1(keep(block + ".sum1", add(x, attention(block + ".attention", x, mask))));
+        x = norm2(keep(block + ".sum2", add(x, ffn(block + ".ffn", x))));            // (T, C)
       }
     }
-    x = keep("norm", norm_first ? layerNorm(x, weight("norm"), bias("norm")) : x);   // (T, C)
+    if (norm_first) x = apply(layerNorm, "norm", x);                                 // (T, C)
     return apply(linear, "head", x);                                                 // (T, vocab_size)
   }
 }

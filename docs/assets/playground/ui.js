@@ -94,8 +94,8 @@
         return mix.map((a, at) => (dead.includes(Math.floor(at / (T * D))) ? 0 : a));
       };
       if (off.ffns.has(`${layer}`)) result[block + ".ffn.down"] = zero;
-      if (off.mask) result[attention + ".mask"] = zero;
-      if (off.scale[layer] !== 1) result[block + ".residual"] = (x) => x.map((a) => a * off.scale[layer]);
+      if (off.mask) result.mask = zero;
+      if (off.scale[layer] !== 1) result[block + ".norm2"] = (x) => x.map((a) => a * off.scale[layer]);
       const cells = [...off.cells].map(([at, value]) => [...at.split(".").map(Number), value]).filter(([at]) => at === layer);
       if (cells.length) result[attention + ".weights"] = (weights) => {
         const out = weights.map((a) => a);
@@ -218,7 +218,7 @@
     const note = el("p", { class: "pg-note", id: "pg-window" });
     const strip = symbols("The symbols; choose one to see what the model expects after it",
       (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats` : "nothing before it, so no prediction"], { kind: "pg-surprise" });
-    const scale = el("p", { class: "pg-scale" }, "colour: how much each symbol surprised the model, from 0 ", el("i", { "aria-hidden": "true" }), " to 8 nats");
+    const scale = el("p", { class: "pg-scale" }, "colour: how much each symbol surprised the model, from 0 ", el("i", { "aria-hidden": "true" }), " to 8 nats (the nat measures surprise: −ln of the probability, so 0 for a symbol that was certain)");
     const reading = el("p", { class: "pg-reading" }), title = el("h3", { class: "pg-title" }), list = el("ol", { class: "pg-bars" });
     const live = el("p", { class: "pg-hidden", "aria-live": "polite" });
     panel.append(el("label", { for: "pg-text", class: "pg-title" }, "Type a sentence"), box, tries,
@@ -388,7 +388,7 @@
     };
     const rows = layers.map((layer) => el("div", { class: "pg-row" }, el("span", {}, `layer ${layer}`), el("span", { class: "pg-buttons" },
       ...heads.map((head) => set(`head ${head}`, `${layer}.${head}`)), set("FFN", `${layer}`))));
-    const scales = layers.map((layer) => el("label", { class: "pg-row" }, el("span", {}, `residual ${layer} ×`), el("span", { class: "pg-slide" },
+    const scales = layers.map((layer) => el("label", { class: "pg-row" }, el("span", {}, `after layer ${layer} ×`), el("span", { class: "pg-slide" },
       ...slider(`scale of the residual stream after layer ${layer}`, 3, 0.05, () => state.off.scale[layer], (a) => { state.off.scale[layer] = a; }))));
 
     // One attention weight: of the chosen layer and head, from one position to another.
@@ -417,7 +417,7 @@
     const switches = el("fieldset", {}, el("legend", {}, "Click to switch off"), ...(only ? [] : rows),
       el("div", { class: "pg-row" }, el("span", {}, "everywhere"), el("span", { class: "pg-buttons" }, only ? "" : flag("positions", "positions"), flag("mask", "mask"))));
     panel.append(el("div", { class: "pg-columns pg-result-first" },
-      el("div", {}, switches, ...(only ? [] : [el("fieldset", {}, el("legend", {}, "Scale the residual stream"), ...scales), one])),
+      el("div", {}, switches, ...(only ? [] : [el("fieldset", {}, el("legend", {}, "Scale the residual stream: the vectors that leave a layer, × a number"), ...scales), one])),
       el("div", {}, title, list, verdict, strip, reset)));
     views.push(() => {
       reset.disabled = !now.changed;
@@ -439,7 +439,7 @@
     document.querySelector("article").append(bar);
     views.push(() => {
       const off = state.off, parts = [state.moment, ...[...off.heads].sort().map((key) => `head ${key} off`), ...[...off.ffns].sort().map((key) => `FFN ${key} off`),
-        off.positions && "positions off", off.mask && "mask off", ...off.scale.map((a, layer) => a !== 1 && `residual ${layer} × ${a}`), off.cells.size && `${off.cells.size} attention weight${off.cells.size > 1 ? "s" : ""} set`].filter(Boolean);
+        off.positions && "positions off", off.mask && "mask off", ...off.scale.map((a, layer) => a !== 1 && `stream after layer ${layer} × ${a}`), off.cells.size && `${off.cells.size} attention weight${off.cells.size > 1 ? "s" : ""} set`].filter(Boolean);
       bar.hidden = !parts.length;
       put(text, "Not the model as shipped: " + parts.join(", "));
     });
@@ -579,10 +579,10 @@
         name: `${a}.${short}`, values: get(`${a}.${short}`).row(h, t), axis: "D", why: (d) => dot(x.row(t), `${a}.${long}`, h * D + d) })])),
       scores: ({ t, h, a, get }) => ({ name: a + ".scores", values: get(a + ".scores").row(h, t), axis: "T",
         why: (j) => `query of ${named(t)} · key of ${named(j)}, divided by √${D}: ${number(get(a + ".scores").row(h, t)[j] * Math.sqrt(D))} / ${number(Math.sqrt(D))}` }),
-      mask: ({ t, a, get }) => ({ name: a + ".mask", shape: "(T, T) = " + `(${now.T}, ${now.T})`, values: get(a + ".mask").row(t).subarray(0, now.T), axis: "T",
+      mask: ({ t, get }) => ({ name: "mask", shape: `(T, T) = (${now.T}, ${now.T})`, values: get("mask").row(t), axis: "T",
         why: (j) => (state.off.mask ? "the mask is switched off" : `${named(j)} ${j <= t ? "is not in the future: 0" : "lies in the future: −∞"}`) }),
       weights: ({ t, h, a, get }) => {
-        const masked = get(a + ".scores").row(h, t).map((s, j) => s + get(a + ".mask").row(t)[j]), top = Math.max(...masked);
+        const masked = get(a + ".scores").row(h, t).map((s, j) => s + get("mask").row(t)[j]), top = Math.max(...masked);
         const sum = masked.reduce((total, s) => total + Math.exp(s - top), 0);
         return { name: a + ".weights", values: get(a + ".weights").row(h, t), axis: "T", why: (j) => state.off.cells.has(`${a.split(".")[1]}.${h}.${t}.${j}`) ? "set by you"
           : `e^(${plus(masked[j], -top)}) / ${number(sum)}, the share of ${named(j)}` };
@@ -590,18 +590,18 @@
       mix: ({ t, h, l, a, get }) => ({ name: a + ".mix", values: get(a + ".mix").row(h, t), axis: "D",
         why: (d) => state.off.heads.has(`${l}.${h}`) ? "this head is switched off" : terms([...get(a + ".weights").row(h, t)].map((w, j) => [w, get(a + ".v").row(h, j)[d]])) }),
       output: ({ t, a, get }) => ({ name: a + ".output", values: get(a + ".output").row(t), axis: "C", why: (c) => dot(joinHeads(get(a + ".mix")).row(t), a + ".output", c) }),
-      sum1: ({ t, a, x, get }) => ({ name: "x + attention(x)", shape: `(T, C) = (${now.T}, ${C})`, values: add({ map: (f) => x.row(t).map(f) }, { data: get(a + ".output").row(t) }), axis: "C",
+      sum1: ({ t, a, b, x, get }) => ({ name: b + ".sum1", values: get(b + ".sum1").row(t), axis: "C",
         why: (c) => plus(x.row(t)[c], get(a + ".output").row(t)[c]) }),
-      middle: ({ t, b, x, get }) => ({ name: b + ".middle", values: get(b + ".middle").row(t), axis: "C", why: (c) => normed(x.row(t).map((a, i) => a + get(b + ".attention.output").row(t)[i]), b + ".norm1", c) }),
-      up: ({ t, b, get }) => ({ name: b + ".ffn.up", values: get(b + ".ffn.up").row(t), axis: "F", why: (f) => dot(get(b + ".middle").row(t), b + ".ffn.up", f) }),
+      norm1: ({ t, b, get }) => ({ name: b + ".norm1", values: get(b + ".norm1").row(t), axis: "C", why: (c) => normed(get(b + ".sum1").row(t), b + ".norm1", c) }),
+      up: ({ t, b, get }) => ({ name: b + ".ffn.up", values: get(b + ".ffn.up").row(t), axis: "F", why: (f) => dot(get(b + ".norm1").row(t), b + ".ffn.up", f) }),
       hidden: ({ t, b, get }) => ({ name: b + ".ffn.hidden", values: get(b + ".ffn.hidden").row(t), axis: "F", why: (f) => `gelu(${number(get(b + ".ffn.up").row(t)[f])})` }),
       down: ({ t, l, b, get }) => ({ name: b + ".ffn.down", values: get(b + ".ffn.down").row(t), axis: "C",
         why: (c) => state.off.ffns.has(`${l}`) ? "this FFN is switched off" : dot(get(b + ".ffn.hidden").row(t), b + ".ffn.down", c) }),
-      sum2: ({ t, b, get }) => ({ name: "x + ffn(x)", shape: `(T, C) = (${now.T}, ${C})`, values: get(b + ".middle").row(t).map((m, c) => m + get(b + ".ffn.down").row(t)[c]), axis: "C",
-        why: (c) => plus(get(b + ".middle").row(t)[c], get(b + ".ffn.down").row(t)[c]) }),
-      residual: ({ t, l, b, get }) => ({ name: b + ".residual", values: get(b + ".residual").row(t), axis: "C",
-        why: (c) => normed(get(b + ".middle").row(t).map((m, i) => m + get(b + ".ffn.down").row(t)[i]), b + ".norm2", c) + (state.off.scale[l] === 1 ? "" : `, scaled by ${state.off.scale[l]}`) }),
-      head: ({ t, get }) => ({ name: "head", values: get("head").row(t), axis: "V", why: (id) => `for ${symbol(id)}: ` + dot(get(`blocks.${L - 1}.residual`).row(t), "head", id) }),
+      sum2: ({ t, b, get }) => ({ name: b + ".sum2", values: get(b + ".sum2").row(t), axis: "C",
+        why: (c) => plus(get(b + ".norm1").row(t)[c], get(b + ".ffn.down").row(t)[c]) }),
+      norm2: ({ t, l, b, get }) => ({ name: b + ".norm2", values: get(b + ".norm2").row(t), axis: "C",
+        why: (c) => normed(get(b + ".sum2").row(t), b + ".norm2", c) + (state.off.scale[l] === 1 ? "" : `, scaled by ${state.off.scale[l]}`) }),
+      head: ({ t, get }) => ({ name: "head", values: get("head").row(t), axis: "V", why: (id) => `for ${symbol(id)}: ` + dot(get(`blocks.${L - 1}.norm2`).row(t), "head", id) }),
       probabilities: ({ t }) => ({ name: "softmax(head)", shape: `(T, V) = (${now.T}, ${V})`, values: now.after[t], axis: "V", why: (id) => `the share of ${symbol(id)}` }),
     };
     const axes = { C: "column", D: "column", F: "column", V: "symbol", T: "position", one: "" };
@@ -631,7 +631,7 @@
       panel.querySelectorAll(".pg-step").forEach((node) => { node.hidden = !now.T; });
       put(which, now.T ? `Following ${named(t)}` : "Nothing to follow yet.");
       if (!now.T) return;
-      const input = l ? `blocks.${l - 1}.residual` : "positions", get = (name) => now.log[name];
+      const input = l ? `blocks.${l - 1}.norm2` : "positions", get = (name) => now.log[name];
       const scene = { t, l, h, b, a, input, x: get(input), get };
       const plusColour = colour("--pg-plus"), minusColour = colour("--pg-minus"), ink = colour("--pg-ink");
       for (const [key, part] of Object.entries(parts)) {
