@@ -256,7 +256,6 @@ def test_a_model_that_is_stored_in_another_way_is_saved_as_numbers(tmp_path, kin
         assert loaded.state_dict()[name].equal(weight.float()), name
 
 
-@pytest.mark.xfail(reason="load() keeps the file mapped: get_tensor(name).float().clone() would free it")
 def test_a_model_that_was_loaded_is_free_of_its_file(tmp_path):
     """Whoever copies another file over it, in place, does not change the model in memory."""
     model, ids = random_model(), encode("same")[None]
