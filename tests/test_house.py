@@ -14,8 +14,12 @@ import yaml
 pytestmark = pytest.mark.book
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = {"chapters": set(), "site": {"chapters"}, "measure": set()}     # a room -> the others it may use
+ROOMS = {"chapters": set(), "site/drawing": set(), "site": {"chapters", "site/drawing"}, "measure": set()}     # -> may use
 MODULES = sorted(path for path in (ROOT / "tools").rglob("*.py") if path.name != "__init__.py" and "watch" not in path.parts)
+
+
+def room_of(path):
+    return path.parent.relative_to(ROOT / "tools").as_posix()
 
 
 def plan(room):
@@ -36,21 +40,21 @@ def imports(path):
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_plan_of_a_room_names_each_of_its_modules_once(room):
-    here = {path.stem for path in MODULES if path.parent.name == room}
+    here = {path.stem for path in MODULES if room_of(path) == room}
     assert here and sorted(plan(room)) == sorted(here)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_module_imports_only_what_stands_above_it(path):
-    room, order = path.parent.name, plan(path.parent.name)
+    room, order = room_of(path), plan(room_of(path))
     for name in imports(path):
-        parts = name.split(".")
-        if parts[0] != "tools" or len(parts) < 3:
+        if not name.startswith("tools."):
             continue
-        if parts[1] == room:
-            assert parts[2] not in order or order.index(parts[2]) < order.index(path.stem), name
-        else:
-            assert parts[1] in ROOMS[room], name
+        other, _, module = name.removeprefix("tools.").replace(".", "/").rpartition("/")
+        if other == room:
+            assert module not in order or order.index(module) < order.index(path.stem), name
+        elif other in ROOMS:
+            assert other in ROOMS[room] or f"{other}/{module}" in ROOMS[room] | {room}, name
 
 
 def test_the_package_knows_nothing_of_the_tools():

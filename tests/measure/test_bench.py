@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyllm import Config, TinyLLM
-from tools.measure import bench, peers
+from tools.measure import bench, peers, timing
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = dict(d_model=16, n_heads=2, d_ff=32, n_layers=2, context=8)
@@ -77,14 +77,14 @@ def test_a_run_uses_the_recipe_it_is_given():
 
     model = peers.EncoderPeer(Config(**SMALL))
     before = [p.detach().clone() for p in model.parameters()]
-    assert len(bench.train(model, ids, 3, recipe)) == 3 and len(made) == 1
+    assert len(timing.train(model, ids, 3, recipe)) == 3 and len(made) == 1
     assert all((p != old).any() for p, old in zip(model.parameters(), before))
-    assert bench.training.make_optimizers is not recipe
+    assert timing.training.make_optimizers is not recipe
 
 
 def test_each_network_writes_as_many_symbols_as_it_is_asked_for():
-    for network in bench.TWINS:
-        assert len(bench.write_greedily(bench.build(network), 20)) == 20
+    for network in timing.TWINS:
+        assert len(timing.write_greedily(timing.build(network), 20)) == 20
 
 
 # ------------------------------------------------------------------ n-grams
@@ -133,36 +133,36 @@ def test_pruned_counts_keep_to_their_number_and_sum_to_one(text, past, limit, lo
 
 def test_a_ratio_is_the_median_of_the_rounds_and_not_of_the_times():
     rounds = {"ours": [1, 1, 10, 10, 2], "theirs": [2, 2, 22, 20, 6]}            # a machine that is now fast, now slow
-    found = bench.compared(rounds, "ours")
+    found = timing.compared(rounds, "ours")
     assert found == {"ours": {"seconds": [1, 2, 10], "ratio": [1, 1, 1]}, "theirs": {"seconds": [4, 4, 4.4], "ratio": [2, 2, 2.2]}}
 
 
 def test_rounds_take_turns_and_the_warm_up_does_not_count(capsys):
     order = []
     tasks = {name: lambda name=name: order.append(name) or len(order) for name in "abc"}
-    found = bench.interleave(tasks, 2, "test")
+    found = timing.interleave(tasks, 2, "test")
     assert "".join(order) == "abc" "bca" "cab"
     assert found == {"a": [6, 8], "b": [4, 9], "c": [5, 7]}
 
 
 def test_the_first_step_is_not_timed(monkeypatch):
     clock = iter([100.0, 101.0, 103.0])                   # after each of three steps
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock, 103.0))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock, 103.0))
     ids = torch.arange(200, dtype=torch.uint8)
 
     def train(model, ids, steps, recipe, on_step):
         for step in range(steps):
             on_step(step, 0.0)
 
-    monkeypatch.setattr(bench, "train", train)
-    assert bench.step_seconds(None, ids, None, steps=2) == 1.5
+    monkeypatch.setattr(timing, "train", train)
+    assert timing.step_seconds(None, ids, None, steps=2) == 1.5
 
 
 # ------------------------------------------------------------------ results and faults
 
 def test_the_page_shows_the_results_of_this_model():
     results = json.loads(bench.OUT.read_text(encoding="utf-8"))
-    assert results["config"] == asdict(Config()) and results["batch"] == bench.BATCH, "the model changed: run `make bench`"
+    assert results["config"] == asdict(Config()) and results["batch"] == timing.BATCH, "the model changed: run `make bench`"
     cells = re.findall(r"^```python[^\n]*\n(.*?)^```", (ROOT / "docs/A5-peers.md").read_text(encoding="utf-8"), re.M | re.S)
     assert len(cells) > 8
     import matplotlib
@@ -171,10 +171,10 @@ def test_the_page_shows_the_results_of_this_model():
     for cell in cells:
         exec(cell, shown)
     matplotlib.pyplot.close("all")
-    names = list(bench.recipes(dict.fromkeys(bench.NETWORKS, 0.01)))
+    names = list(timing.recipes(dict.fromkeys(timing.NETWORKS, 0.01)))
     for part in ("steps", "share", "memory"):
         assert list(results[part]) == names, part
-    assert list(results["curves"]) == [name for name in names if name != bench.PARTS]
+    assert list(results["curves"]) == [name for name in names if name != timing.PARTS]
     assert all(low <= middle <= high for row in results["steps"].values() for low, middle, high in row.values())
     assert results["ngrams"]["parameters"] <= results["parameters"]["tinyllm"] == results["parameters"]["TransformerEncoder"]
 

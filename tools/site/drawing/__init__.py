@@ -10,5 +10,6 @@ Out:  docs/assets/drawing/*.svg, each light and dark (python -m tools.site.drawi
     head        one attention head, its tensors as wide and as high as they are
     small       windows and targets; the loop of generation
     svg         how a scene is drawn, in light or dark
+    pictures, __main__  the files: every picture, light and dark
     strip       "you are here", at the top of every chapter: HTML, and no model needed
 """
