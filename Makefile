@@ -57,14 +57,14 @@ check: .venv/ready  ## do chapters and package agree?
 stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
 	@$(PY) -m tools.chapters stitch
 
-weights: tangle  ## train tinyllm/pretrained.safetensors anew, about 2 minutes
+weights: tangle  ## train tinyllm/pretrained.safetensors anew, some minutes
 	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
 	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
 
 drawings: tangle  ## docs/assets/drawing/*.svg out of the model: the architecture, a head, the gradient, …
 	@$(PY) -m tools.site.drawing
 
-ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, most of an hour (ARGS=…)
+ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, about half an hour (ARGS="--data FILE")
 	@$(PY) -m tools.measure.ablation $(ARGS)
 
 bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)

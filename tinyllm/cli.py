@@ -80,7 +80,7 @@ def inspect(prompt, model, out):
         heads = len(maps[0])                                  # maps: one (H, T, T) a layer
         figure = Figure((3 * heads, 3 * len(maps)), layout="constrained")
         for i, axes in enumerate(figure.subplots(len(maps), heads, squeeze=False).flat):
-            axes.imshow(maps[i // heads][i % heads], cmap="Purples", vmin=0, vmax=1)
+            axes.imshow(maps[i // heads][i % heads].numpy(), cmap="Purples", vmin=0, vmax=1)
             axes.set_title(f"layer {i // heads}, head {i % heads}")
         Path(out).mkdir(parents=True, exist_ok=True)
         figure.savefig(Path(out, "attention.png"))

@@ -2,17 +2,16 @@
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from tabulate import tabulate
-from tinyllm.generation import distribution, next_logits
-from tinyllm.text import encode, symbol
+from tinyllm import TinyLLM, distribution, encode, next_logits, symbol
 
-def ledger(model) -> str:
+def ledger(model: TinyLLM) -> str:
     """Table of the name, shape and number of parameters of each weight tensor; the total."""
     rows = [(name, tuple(p.shape), p.numel()) for name, p in model.named_parameters()]
     rows.append(("total", "", sum(count for _, _, count in rows)))
     return tabulate(rows, ["tensor", "shape", "parameters"], intfmt=",")
 
 @contextmanager
-def intervene(model, changes: dict):
+def intervene(model: TinyLLM, changes: dict):
     """Inside the with block, changes[name](output) replaces that part's output, unless None."""
     with ExitStack() as hooks:
         for name, change in changes.items():
@@ -27,7 +26,7 @@ class Log(dict):
         return tabulate(rows, ["name", "shape", "mean", "std"], floatfmt=".4f")
 
 @contextmanager
-def trace(model):
+def trace(model: TinyLLM):
     """Record what every brick and hook point returns: log["blocks.0.attention.weights"]."""
     log = Log()
     def read(name, x):    # returns None: to look is to intervene and change nothing

@@ -185,7 +185,7 @@ class TinyLLM(nn.Module):
         try:
             with safe_open(path, "pt") as file:
                 sizes = json.loads(file.metadata()["tinyllm"])
-                weights = {name: file.get_tensor(name).float() for name in file.keys()}
+                weights = {name: file.get_tensor(name).float().clone() for name in file.keys()}
             sizes.pop("sha256", None)                          # in files of the first edition
             require(sizes["n_layers"] <= len(weights), "more blocks than weights")
             require(all(w.isfinite().all() for w in weights.values()), "weights not finite")

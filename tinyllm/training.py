@@ -37,15 +37,14 @@ class Muon(torch.optim.SGD):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            matrices, lr, momentum = group["params"], group["lr"], group["momentum"]
+            matrices = group["params"]
             gradient = torch.stack([p.grad for p in matrices])    # (N, rows, columns)
             mean = self.state[matrices[0]].setdefault("mean", torch.zeros_like(gradient))
-            mean.lerp_(gradient, 1 - momentum)
-            update = orthogonalize(gradient.lerp(mean, momentum))
-            rows, columns = matrices[0].shape
+            mean.lerp_(gradient, 1 - group["momentum"])
+            update = orthogonalize(gradient.lerp(mean, group["momentum"]))
             for p, direction in zip(matrices, update):
-                p.mul_(1 - lr * group["weight_decay"])
-                p.sub_(lr * max(1, rows / columns) ** 0.5 * direction)
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5 * direction)
 
 def make_optimizers(model) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the blocks, AdamW for the rest; what is frozen is left alone."""
@@ -69,12 +68,14 @@ def train(model, ids, steps: int = 10_000, batch: int = 8, seed: int = 0, on_ste
     require(weight.dtype.itemsize >= 4, f"{weight.dtype} is too coarse to train: model.float()")
     rank = dist.get_rank() if dist.is_initialized() else 0
     world = dist.get_world_size() if dist.is_initialized() else 1
+    require(batch >= world, f"a batch of {batch} windows is too small for {world} processes")
     network = torch.nn.parallel.DistributedDataParallel(model) if world > 1 else model
     data = batches(ids, batch, context, torch.Generator().manual_seed(seed))
     optimizers = make_optimizers(model)
     rate = lambda step: min(50 * step + 50, steps - step) / steps    # up for 2 %, then down
     schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, rate) for optimizer in optimizers]
     losses = []
+    model.zero_grad()
     for step in tqdm(range(steps), "training", disable=rank > 0):
         inputs, targets = (part[rank::world].to(weight.device) for part in next(data))  # (B, T)
         logits = network(inputs)                              # (B, T, vocab_size)
