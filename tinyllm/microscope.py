@@ -22,7 +22,7 @@ def intervene(model: TinyLLM, changes: dict):
 class Log(dict):
     """Name -> tensor, in the order of the forward pass; prints a row for each."""
     def __str__(self):
-        rows = [(name, tuple(x.shape), x.mean(), x.std()) for name, x in self.items()]
+        rows = [(n, tuple(x.shape), x.mean(), x.std(correction=0)) for n, x in self.items()]
         return tabulate(rows, ["name", "shape", "mean", "std"], floatfmt=".4f")
 
 @contextmanager
