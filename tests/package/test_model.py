@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 import time
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -171,6 +172,11 @@ def test_a_model_of_another_precision_computes_in_it(dtype):
 
 
 # ------------------------------------------------------------------ bad input
+
+def test_the_sizes_of_a_model_that_was_built_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        TinyLLM().config.d_model = 32
+
 
 @pytest.mark.parametrize("sizes, says", [
     (dict(d_model=0), "d_model .* not 0"), (dict(n_layers=-1), "n_layers .* not -1"), (dict(context=2.0), "context .* not 2.0"),
