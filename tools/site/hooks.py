@@ -29,6 +29,9 @@ from tools.site.drawing import strip  # noqa: E402
 # The plugin reads a page several times to see whether it is a notebook: once is enough.
 mkdocs_jupyter.plugin.jupytext = notebook
 
+# Names without a colour of their own and blanks need no element: a sixth of a long chapter's HTML.
+PLAIN_NAME = re.compile(r'<span class="[nw]">([^<]*)</span>')
+
 book = pieces.Book([])               # what on_files reads, for the events after it
 
 
@@ -102,6 +105,7 @@ def on_page_content(content, page, config, files):
 
     name = page.file.src_uri
     content = playground.load(maths.render(book.link(content, url)), page)
+    content = PLAIN_NAME.sub(r"\1", content)
     content = strip.insert(content, name, strip.chapters(book.title), book.title, url)
     return serve.remarks(name) + content
 
