@@ -68,6 +68,14 @@ def test_a_recipe_trains_every_parameter_once(network, recipe):
     assert any(p is model.positions_table for p in home)
 
 
+def test_our_recipe_has_muon_for_the_matrices_of_a_peers_blocks():
+    model = peers.EncoderPeer(Config(**SMALL))
+    muon, adamw = peers.our_recipe(model)
+    matrices = {id(p) for p in model.blocks.parameters() if p.dim() == 2}
+    assert {id(p) for group in muon.param_groups for p in group["params"]} == matrices
+    assert len(matrices) + len(adamw.param_groups[0]["params"]) == len(list(model.parameters()))
+
+
 def test_a_run_uses_the_recipe_it_is_given():
     ids, made = torch.arange(200, dtype=torch.uint8), []
 

@@ -89,15 +89,12 @@ OURS = training.make_optimizers            # tools/measure/bench.py puts others 
 
 
 def our_recipe(model):
-    """The optimizers of tinyllm.train, for any of the networks. GPT-2 has one tensor more, its table of
-    positions, which they do not know: it goes where the embedding is."""
-    optimizers = OURS(model)
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    known = {id(p) for group in groups for p in group["params"]}
-    for group in groups:
-        if any(p is model.embedding.weight for p in group["params"]):
-            group["params"] += [p for p in model.parameters() if id(p) not in known]
-    return optimizers
+    """The optimizers of tinyllm.train, for any of the networks: the matrices of its blocks are known there by
+    their names, so the peers' get such names while they are sorted."""
+    names = {id(p): f"blocks.{name}" for name, p in model.blocks.named_parameters()}
+    named = [(names.get(id(p), name), p) for name, p in model.named_parameters()]
+    with mock.patch.object(model, "named_parameters", lambda: named):
+        return OURS(model)
 
 
 def torch_muon(model):
