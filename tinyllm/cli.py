@@ -1,7 +1,7 @@
 """The command line (chapter 12)."""
 import argparse
+from contextlib import suppress
 import os
-import sys
 from pathlib import Path
 import tinyllm
 
@@ -11,6 +11,7 @@ def main(argv=None):
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("train", help="train a model on a text and save it").add_argument
     add("--data", metavar="FILE", help="text, - for standard input (default: Python's manual)")
+    add("--encoding", help="of the text (default: UTF-8); utf-8 keeps bytes that are no UTF-8")
     add("--steps", type=int, default=10_000, help="training steps (default: 10000)")
     add("--seed", type=int, default=0, help="of random numbers (default: 0)")
     add("--init", metavar="FILE", help="checkpoint to start from")
@@ -26,17 +27,16 @@ def main(argv=None):
     add = commands.add_parser("inspect", help="print sizes, shapes, next symbols").add_argument
     add("prompt", help="text to read")
     add("--model", metavar="FILE", help="checkpoint (default: the package's own)")
-    add("--out", metavar="DIR", help="folder for a picture of the attention weights")
     options = vars(parser.parse_args(argv))
     run = {"train": train, "generate": generate, "inspect": inspect}[options.pop("command")]
     try:
         run(**options)
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(130)                                         # nobody reads on, or Ctrl-C
-    except (ArithmeticError, ImportError, OSError, RuntimeError, ValueError) as error:
-        parser.exit(2, f"tinyllm: {str(error).splitlines()[0]}\n")
+    except Exception as error:                                # whatever it is: its first line
+        parser.exit(2, f"tinyllm: {error}".splitlines()[0] + "\n")
 
-def train(data, steps, seed, init, device, out):
+def train(data, encoding, steps, seed, init, device, out):
     file, text = Path(out).resolve(), Path(data or "").resolve()
     blocked = file.exists() and not file.is_file() or not os.access(file.parent, os.W_OK)
     if blocked or file == text:
@@ -50,11 +50,9 @@ def train(data, steps, seed, init, device, out):
             torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
     torch.manual_seed(seed)
     model = tinyllm.TinyLLM() if init is None else tinyllm.TinyLLM.load(init)
-    training, validation = tinyllm.split(tinyllm.encode(tinyllm.load_text(data)))
-    try:
+    training, validation = tinyllm.split(tinyllm.encode(tinyllm.load_text(data, encoding)))
+    with suppress(KeyboardInterrupt):                         # Ctrl-C keeps the weights so far
         tinyllm.train(model.to(device), training, steps, seed=seed)
-    except KeyboardInterrupt:
-        print("interrupted: keeping the weights so far", file=sys.stderr)
     if int(os.environ.get("RANK", 0)) == 0:
         model.save(out)
         print(f"saved {out}", flush=True)
@@ -68,20 +66,9 @@ def generate(prompt, model, tokens, temperature, top_k, seed):
         print(step.text, end="", flush=True)
     print()
 
-def inspect(prompt, model, out):
+def inspect(prompt, model):
     llm = tinyllm.TinyLLM.pretrained() if model is None else tinyllm.TinyLLM.load(model)
     with tinyllm.trace(llm) as log:
         symbols = tinyllm.next_symbols(llm, prompt)
     print(tinyllm.ledger(llm), log, sep="\n\n", end="\n\n")
     print(*(f"{name:>4}  {probability:.4f}" for name, probability in symbols), sep="\n")
-    if out:
-        from matplotlib.figure import Figure                  # only pictures need it
-        maps = [x[0] for name, x in log.items() if name.endswith("attention.weights")]
-        heads = len(maps[0])                                  # maps: one (H, T, T) a layer
-        figure = Figure((3 * heads, 3 * len(maps)), layout="constrained")
-        for i, axes in enumerate(figure.subplots(len(maps), heads, squeeze=False).flat):
-            axes.imshow(maps[i // heads][i % heads].numpy(), cmap="Purples", vmin=0, vmax=1)
-            axes.set_title(f"layer {i // heads}, head {i % heads}")
-        Path(out).mkdir(parents=True, exist_ok=True)
-        figure.savefig(Path(out, "attention.png"))
-        figure.savefig(Path(out, "attention.svg"))

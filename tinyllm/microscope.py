@@ -1,6 +1,7 @@
 """Look at a model, measure it, change what flows through it (chapter 11)."""
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Callable, Iterator
 from tabulate import tabulate
 from tinyllm import TinyLLM, distribution, encode, next_logits, symbol
 
@@ -11,7 +12,7 @@ def ledger(model: TinyLLM) -> str:
     return tabulate(rows, ["tensor", "shape", "parameters"], intfmt=",")
 
 @contextmanager
-def intervene(model: TinyLLM, changes: dict):
+def intervene(model: TinyLLM, changes: dict[str, Callable]) -> Iterator[TinyLLM]:
     """Inside the with block, changes[name](output) replaces that part's output, unless None."""
     with ExitStack() as hooks:
         for name, change in changes.items():
@@ -26,7 +27,7 @@ class Log(dict):
         return tabulate(rows, ["name", "shape", "mean", "std"], floatfmt=".4f")
 
 @contextmanager
-def trace(model: TinyLLM):
+def trace(model: TinyLLM) -> Iterator[Log]:
     """Record what every brick and hook point returns: log["blocks.0.attention.weights"]."""
     log = Log()
     def read(name, x):    # returns None: to look is to intervene and change nothing
@@ -35,7 +36,7 @@ def trace(model: TinyLLM):
     with intervene(model, {name: partial(read, name) for name in parts}):
         yield log
 
-def next_symbols(model, prompt: str, top: int = 10) -> list[tuple[str, float]]:
+def next_symbols(model: TinyLLM, prompt: str, top: int = 10) -> list[tuple[str, float]]:
     """The likeliest symbols after prompt, each with its probability."""
     best = distribution(next_logits(model, encode(prompt))).sort(descending=True)
     return [(symbol(i), p) for i, p in zip(best.indices.tolist()[:top], best.values.tolist())]

@@ -1,9 +1,10 @@
 """Training and validation (chapter 9)."""
+from typing import Callable
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from tqdm import tqdm
-from tinyllm.model import require
+from tinyllm.model import TinyLLM, require
 
 def batches(ids, batch, context, generator):
     """Random windows of ids (N,), without end: inputs (B, T), and targets one symbol later."""
@@ -13,7 +14,7 @@ def batches(ids, batch, context, generator):
         yield windows[:, :-1], windows[:, 1:]
 
 @torch.no_grad()
-def evaluate(model, ids: torch.Tensor) -> float:
+def evaluate(model: TinyLLM, ids: torch.Tensor) -> float:
     """Mean negative log-likelihood of ids[1:] in non-overlapping windows, nats per symbol."""
     require(len(ids) >= 2, f"a text of {len(ids)} symbols is too short to validate on")
     context, total = model.config.context, 0.0
@@ -38,7 +39,8 @@ class Muon(torch.optim.SGD):
     def step(self):
         for group in self.param_groups:
             matrices = group["params"]
-            gradient = torch.stack([p.grad for p in matrices])    # (N, rows, columns)
+            found = [torch.zeros_like(p) if p.grad is None else p.grad for p in matrices]
+            gradient = torch.stack(found)                         # (N, rows, columns)
             mean = self.state[matrices[0]].setdefault("mean", torch.zeros_like(gradient))
             mean.lerp_(gradient, 1 - group["momentum"])
             update = orthogonalize(gradient.lerp(mean, group["momentum"]))
@@ -46,7 +48,7 @@ class Muon(torch.optim.SGD):
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.sub_(group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5 * direction)
 
-def make_optimizers(model) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: TinyLLM) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the blocks, AdamW for the rest; what is frozen is left alone."""
     shapes, rest = {}, []
     for name, p in model.named_parameters():
@@ -58,12 +60,14 @@ def make_optimizers(model) -> list[torch.optim.Optimizer]:
     adamw = torch.optim.AdamW([dict(params=rest)], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1)
     return [Muon(groups), adamw] if groups else [adamw]
 
-def train(model, ids, steps: int = 10_000, batch: int = 8, seed: int = 0, on_step=None) -> list:
+def train(model: TinyLLM, ids: torch.Tensor, steps: int = 10_000, batch: int = 8, seed: int = 0,
+          on_step: Callable[[int, float], None] | None = None) -> list[float]:
     """Train model on ids (N,), in place; returns the loss of each step, nats per symbol, and
     calls on_step(step, loss). Raises ValueError for what cannot be trained."""
     context, weight = model.config.context, model.head.weight
-    require(isinstance(ids, torch.Tensor) and ids.dim() == 1, "ids must be one tensor (N,)")
-    require(len(ids) > context, f"{len(ids)} symbols are too few: {context + 1} are needed")
+    require(torch.is_tensor(ids) and ids.dim() == 1, "ids must be one tensor (N,)")
+    require(len(ids) > context, f"{len(ids)} symbols to train on are too few: {context + 1} "
+            "are needed, and a tenth of a text is kept to validate on")
     require(steps >= 1, f"steps must be 1 or more, not {steps}")
     require(weight.dtype.itemsize >= 4, f"{weight.dtype} is too coarse to train: model.float()")
     rank = dist.get_rank() if dist.is_initialized() else 0
@@ -75,20 +79,18 @@ def train(model, ids, steps: int = 10_000, batch: int = 8, seed: int = 0, on_ste
     rate = lambda step: min(50 * step + 50, steps - step) / steps    # up for 2 %, then down
     schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, rate) for optimizer in optimizers]
     losses = []
-    model.zero_grad()
     for step in tqdm(range(steps), "training", disable=rank > 0):
         inputs, targets = (part[rank::world].to(weight.device) for part in next(data))  # (B, T)
         logits = network(inputs)                              # (B, T, vocab_size)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        if world > 1:                                         # DDP averages over processes,
-            loss = loss * len(inputs) * world / batch         # whose shares may be unequal
+        if world > 1:                                         # shares may be unequal, and DDP
+            loss = loss * len(inputs) * world / batch         # takes the plain mean of them
+            dist.all_reduce(loss.detach())                    # their sum, to be reported
+        model.zero_grad()
         loss.backward()
         for optimizer, schedule in zip(optimizers, schedules):
             optimizer.step()
-            optimizer.zero_grad()
             schedule.step()
-        if world > 1:
-            dist.all_reduce(loss.detach())                    # as DDP did with the gradients
         losses.append(loss.item() / world)
         if on_step:
             on_step(step, losses[-1])

@@ -82,7 +82,7 @@ import sys, tinyllm
 from tinyllm.cli import main
 assert tinyllm.__file__.startswith(sys.argv[1]), tinyllm.__file__
 main(["generate", "The ", "--tokens", "5"])
-main(["inspect", "The ", "--out", "maps"])
+main(["inspect", "The "])
 main(["train", "--data", sys.argv[2], "--steps", "2"])
 """
     text = work / "text"
@@ -92,7 +92,7 @@ main(["train", "--data", sys.argv[2], "--steps", "2"])
     writable_again(installed)
     assert done.returncode == 0 and "val_loss" in done.stdout, done.stderr
     assert listing(installed) == before
-    assert {path.name for path in work.iterdir()} == {"text", "maps", "tinyllm.safetensors"}
+    assert {path.name for path in work.iterdir()} == {"text", "tinyllm.safetensors"}
 
 
 def test_constraints_pin_everything_that_gets_installed():

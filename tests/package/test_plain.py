@@ -94,7 +94,7 @@ def few_names_at_once(text):
 
 
 def public_signatures(text, public=tuple(tinyllm.__all__)):
-    """A public function says what it takes or gives, and so do the methods of a public class."""
+    """A public function says the type of all that it takes and of what it gives, and so do the methods of a public class."""
     for node in ast.parse(text).body:
         if isinstance(node, DEFINITIONS) and node.name in public:
             functions = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -102,8 +102,9 @@ def public_signatures(text, public=tuple(tinyllm.__all__)):
                 if isinstance(function, DEFINITIONS[:2]) and not function.name.startswith("_"):
                     arguments = function.args
                     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-                    if not function.returns and not any(argument and argument.annotation for argument in every):
-                        yield function.lineno, f"say in the signature of {function.name} what it takes and gives"
+                    untyped = [argument.arg for argument in every if argument and not argument.annotation and argument.arg not in ("self", "cls")]
+                    if untyped or not function.returns:
+                        yield function.lineno, f"say in the signature of {function.name} the types of {', '.join([*untyped, 'the result'])}"
 
 
 RULES = [width, blank_lines, one_statement_a_line, statements_that_do_something, docstrings, lambdas_that_do_one_thing,
@@ -162,7 +163,8 @@ DEF = "def f(x: int):\n    return x\n"
     (lambdas_that_do_one_thing, "f(y, key=lambda x: (a(x), b(x), c(x)))\n"),
     (few_names_at_once, "a, b, c = 1, 2, 3\n"), (few_names_at_once, "[a, b, c] = [1, 2, 3]\n"),
     (few_names_at_once, "def f():\n    a, self.b, c[0] = x, y, z\n"), (few_names_at_once, "(a, b, c) = d = (1, 2, 3)\n"),
-    (public_signatures, "def train(model, ids):\n    pass\n"), (public_signatures, "async def train(model, *, ids, **more):\n    pass\n"),
+    (public_signatures, "def train(model: int, ids):\n    pass\n"), (public_signatures, "def split(ids: int):\n    pass\n"),
+    (public_signatures, "def split(ids) -> tuple:\n    pass\n"), (public_signatures, "async def train(model, *, ids, **more):\n    pass\n"),
     (public_signatures, "class TinyLLM:\n    def __init__(self) -> None:\n        pass\n    def save(self, path):\n        pass\n"),
 ])
 def test_a_rule_bites(rule, bad):
@@ -181,7 +183,7 @@ def test_a_rule_bites(rule, bad):
     (docstrings, "'doc'\nclass A:\n    'doc'\n    def f(self):\n        'doc'\n"),
     (lambdas_that_do_one_thing, "f = lambda x: g(h(x))\ng = lambda step: min(50 * step, n - step) / n\nh = lambda x: x[0], 1\n"),
     (few_names_at_once, "a, b = 1, 2\na, b, c = f()\na = b = c = 0\nx = (1, 2, 3)\nq, k, v = (f(x) for _ in range(3))\n"),
-    (public_signatures, "def train(model, ids: int):\n    pass\n"), (public_signatures, "def split(ids) -> tuple:\n    pass\n"),
+    (public_signatures, "def train(model: int, *ids: int) -> list:\n    pass\n"),
     (public_signatures, "def helper(x):\n    pass\nclass Other:\n    def f(self, x):\n        pass\n"),
 ])
 def test_a_rule_leaves_plain_code_alone(rule, good):

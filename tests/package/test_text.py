@@ -1,8 +1,11 @@
 """Characters to ids and back, and the texts a model can be trained on."""
 
+import gzip
+import io
 import os
 import pydoc_data.topics
 import threading
+import zipfile
 from contextlib import contextmanager
 
 import pytest
@@ -72,6 +75,7 @@ def test_split_holds_out_the_last_tenth(length, held_out):
 
 TEXTS = {"empty": b"", "one symbol": b"x", "Windows line ends": b"one\r\ntwo\r\n", "BOM": b"\xef\xbb\xbfBOM",
          "Chinese": "中文".encode(), "emoji": "🙂👩‍👩‍👧".encode(), "invalid UTF-8": b"\xff\xc3\x28\xfe", "NUL bytes": b"a\0\0b"}
+NOT_UTF8 = {"invalid UTF-8", "NUL bytes"}  # taken as they are when they are called UTF-8
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -79,7 +83,7 @@ TEXTS = {"empty": b"", "one symbol": b"x", "Windows line ends": b"one\r\ntwo\r\n
 def test_any_text_is_its_bytes(name, kind, tmp_path):
     path = tmp_path / "text"
     path.write_bytes(TEXTS[name])
-    ids = encode(load_text(kind(path)))
+    ids = encode(load_text(kind(path), "utf-8" if name in NOT_UTF8 else None))
     assert ids.dtype == torch.int64 and bytes(ids.tolist()) == TEXTS[name]
     assert decode(ids) == TEXTS[name].decode("utf-8", "replace")
 
@@ -88,7 +92,7 @@ def test_any_text_is_its_bytes(name, kind, tmp_path):
 def test_any_file_comes_back_byte_for_byte(data, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any file"
     path.write_bytes(data)
-    assert bytes(encode(load_text(path)).tolist()) == data
+    assert bytes(encode(load_text(path, "utf-8")).tolist()) == data
     assert path.read_bytes() == data  # and the file is as it was
 
 
@@ -96,6 +100,55 @@ def test_what_is_utf8_is_the_text_itself(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("one\r\ntwo\n\N{BOM}é中🙂".encode())
     assert load_text(path) == "one\r\ntwo\n\N{BOM}é中🙂"
+
+
+PROSE = {"gb18030": "滚滚长江东逝水，浪花淘尽英雄。是非成败转头空，青山依旧在，几度夕阳红。",
+         "big5": "滾滾長江東逝水，浪花淘盡英雄。是非成敗轉頭空", "shift_jis": "吾輩は猫である。名前はまだ無い。",
+         "utf-16": "A text with a mark at its beginning.", "utf-16-le": "A text without a mark, of ASCII alone.",
+         "windows-1252": "Où est passé le garçon ? Là-bas, près de l'église, il était déjà très tôt.",
+         "koi8-r": "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему."}
+
+
+@pytest.mark.parametrize("encoding", PROSE)
+def test_a_text_in_another_encoding_is_refused_by_its_name_and_read_by_it(encoding, tmp_path):
+    path, text = tmp_path / "novel.txt", PROSE[encoding] * 20
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(ValueError, match="novel.txt is not UTF-8, it looks like ") as error:
+        load_text(path)
+    guess = str(error.value).split("looks like ")[1].split(":")[0]
+    assert load_text(path, guess) == load_text(path, encoding) == text
+    assert encode(load_text(path, "utf-8")).tolist() == list(path.read_bytes())  # as it is
+
+
+def test_a_single_stray_byte_far_into_a_text_is_noticed(tmp_path):
+    path = tmp_path / "book"
+    path.write_bytes(b"plain ASCII\n" * 50_000 + b"caf\xe9\n")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        load_text(path)
+
+
+@pytest.mark.parametrize("name, kind", [("gzip", "gzip"), ("Word", "wordprocessing"), ("PDF", "pdf"), ("PNG", "png"), ("noise", "octet-stream")])
+def test_what_is_no_text_is_said_to_be_what_it_is(name, kind, tmp_path):
+    noise = torch.randint(256, (5000,), generator=torch.Generator().manual_seed(0)).tolist()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("word/document.xml", bytes(noise))
+    made = {"gzip": gzip.compress(bytes(noise)), "Word": archive.getvalue(), "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(noise),
+            "PNG": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(noise), "noise": bytes(noise)}
+    (tmp_path / name).write_bytes(made[name])
+    with pytest.raises(ValueError, match=f"{name} is not UTF-8, it looks like application/.*{kind}|{name} .* image/{kind}"):
+        load_text(tmp_path / name)
+
+
+def test_an_address_is_no_file_and_the_way_to_fetch_it_is_said():
+    with pytest.raises(ValueError, match="curl -L https://example.org/book.txt | tinyllm train --data -"):
+        load_text("https://example.org/book.txt")
+
+
+def test_an_unknown_encoding_is_said(tmp_path):
+    (tmp_path / "text").write_bytes(b"text")
+    with pytest.raises(LookupError, match="abacus"):
+        load_text(tmp_path / "text", "abacus")
 
 
 def test_any_text_from_a_named_pipe_is_read_to_its_end(tmp_path):
@@ -124,7 +177,7 @@ def standard_input(file):
 def test_any_text_from_standard_input_be_it_a_file_or_a_pipe(tmp_path):
     (tmp_path / "text").write_bytes(b"from a file\r\n\xff")
     with open(tmp_path / "text", "rb") as file, standard_input(file.fileno()):
-        assert load_text("-") == "from a file\r\n\udcff"
+        assert load_text("-", "utf-8") == "from a file\r\n\udcff"
     end, start = os.pipe()
     os.write(start, b"from a pipe")
     os.close(start)

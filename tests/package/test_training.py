@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tools.measure.ablation import recipe as ablation_recipe
-from tinyllm import Config, TinyLLM, encode, evaluate, load_text, split, train
+from tinyllm import Config, TinyLLM, encode, evaluate, intervene, load_text, split, train
 from tinyllm.training import Muon, batches, make_optimizers, orthogonalize
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -398,3 +398,13 @@ def test_the_table_of_choices_is_about_the_present_recipe():
     ablation = json.loads((Path(__file__).resolve().parents[2] / "docs/assets/ablation.json").read_text("utf-8"))
     assert ablation["recipe"] == ablation_recipe(), "run `make ablation`"
     assert len(ablation["losses"]["nothing"]) > 1, "the spread between seeds is missing"
+
+
+def test_a_part_that_an_intervention_cuts_off_does_not_stop_the_training():
+    """Its matrices have no gradient at all; the rest goes on learning."""
+    model = TinyLLM()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with intervene(model, {"blocks.0.attention": torch.zeros_like}):
+        losses = train(model, encode(load_text())[:5000], steps=30)
+    assert model.blocks[0].attention.query.weight.grad is None and losses[-1] < losses[0]
+    assert not model.blocks[1].attention.query.weight.equal(before["blocks.1.attention.query.weight"])
