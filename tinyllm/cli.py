@@ -2,6 +2,7 @@
 import argparse
 from contextlib import suppress
 import os
+import sys
 from pathlib import Path
 import tinyllm
 
@@ -29,6 +30,7 @@ def main(argv=None):
     add("--model", metavar="FILE", help="checkpoint (default: the package's own)")
     options = vars(parser.parse_args(argv))
     run = {"train": train, "generate": generate, "inspect": inspect}[options.pop("command")]
+    sys.stdout.reconfigure(errors=sys.stdout.errors.replace("strict", "replace"))    # ? for 中
     try:
         run(**options)
     except (BrokenPipeError, KeyboardInterrupt):
@@ -42,21 +44,20 @@ def train(data, encoding, steps, seed, init, device, out):
     if blocked or file == text:
         raise OSError(f"cannot save as {out!r}: give a new file in a folder you may write to")
     import torch
-    if device == "auto":
-        device = torch.accelerator.current_accelerator() or "cpu"
+    best = torch.accelerator.current_accelerator() or "cpu"
     if "WORLD_SIZE" in os.environ:                            # one of torchrun's processes
         torch.distributed.init_process_group()
-        if str(device) != "cpu":
+        if device != "cpu" and torch.accelerator.is_available():
             torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
     torch.manual_seed(seed)
     model = tinyllm.TinyLLM() if init is None else tinyllm.TinyLLM.load(init)
-    training, validation = tinyllm.split(tinyllm.encode(tinyllm.load_text(data, encoding)))
+    training, held_out = tinyllm.split(tinyllm.encode(tinyllm.load_text(data, encoding)))
+    model.to(best if device == "auto" else device)
     with suppress(KeyboardInterrupt):                         # Ctrl-C keeps the weights so far
-        tinyllm.train(model.to(device), training, steps, seed=seed)
+        tinyllm.train(model, training, steps, seed=seed)
     if int(os.environ.get("RANK", 0)) == 0:
         model.save(out)
-        print(f"saved {out}", flush=True)
-        print(f"val_loss {tinyllm.evaluate(model, validation):.4f} nats per symbol")
+        print(f"saved {out}\nval_loss {tinyllm.evaluate(model, held_out):.4f} nats per symbol")
 
 def generate(prompt, model, tokens, temperature, top_k, seed):
     llm = tinyllm.TinyLLM.pretrained() if model is None else tinyllm.TinyLLM.load(model)

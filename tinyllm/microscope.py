@@ -3,6 +3,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Callable, Iterator
 from tabulate import tabulate
+import torch
 from tinyllm import TinyLLM, distribution, encode, next_logits, symbol
 
 def ledger(model: TinyLLM) -> str:
@@ -15,6 +16,7 @@ def ledger(model: TinyLLM) -> str:
 def intervene(model: TinyLLM, changes: dict[str, Callable]) -> Iterator[TinyLLM]:
     """Inside the with block, changes[name](output) replaces that part's output, unless None."""
     with ExitStack() as hooks:
+        hooks.enter_context(torch.compiler.set_stance("force_eager"))    # compiled: no hooks
         for name, change in changes.items():
             hook = lambda part, inputs, output, change=change: change(output)
             hooks.enter_context(model.get_submodule(name).register_forward_hook(hook))

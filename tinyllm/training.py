@@ -50,15 +50,12 @@ class Muon(torch.optim.SGD):
 
 def make_optimizers(model: TinyLLM) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the blocks, AdamW for the rest; what is frozen is left alone."""
-    shapes, rest = {}, []
-    for name, p in model.named_parameters():
-        if p.requires_grad and name.startswith("blocks.") and p.dim() == 2:
-            shapes.setdefault(p.shape, []).append(p)
-        elif p.requires_grad:
-            rest.append(p)
-    groups = [dict(params=p, lr=0.02, momentum=0.9, weight_decay=0.01) for p in shapes.values()]
-    adamw = torch.optim.AdamW([dict(params=rest)], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1)
-    return [Muon(groups), adamw] if groups else [adamw]
+    matrices = [p for p in model.blocks.parameters() if p.requires_grad and p.dim() == 2]
+    rest = [p for p in model.parameters() if p.requires_grad and p not in set(matrices)]
+    shapes = dict.fromkeys(p.shape for p in matrices)
+    groups = [dict(params=[p for p in matrices if p.shape == shape]) for shape in shapes]
+    adam = torch.optim.AdamW([dict(params=rest)], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1)
+    return [Muon(groups, lr=0.02, momentum=0.9, weight_decay=0.01), adam] if groups else [adam]
 
 def train(model: TinyLLM, ids: torch.Tensor, steps: int = 10_000, batch: int = 8, seed: int = 0,
           on_step: Callable[[int, float], None] | None = None) -> list[float]:

@@ -286,3 +286,21 @@ def test_the_ledger_names_every_tensor_and_adds_up(sizes):
 def test_any_prompt_but_an_empty_one(model):
     with pytest.raises(ValueError, match="empty"):
         next_symbols(model, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [lambda model: torch.compile(model, backend="eager"), lambda model: model.compile(backend="eager") or model],
+                         ids=["a compiled copy", "compiled in place"])
+def test_a_compiled_model_is_seen_and_changed_too(compiled):
+    """torch.compile does not look for hooks that come after its first run."""
+    model, ids = TinyLLM(), encode("the q")[None]
+    plain = model(ids)
+    fast = compiled(model)
+    torch.testing.assert_close(fast(ids), plain)
+    with trace(model) as log:
+        fast(ids)
+    assert len(log) > 30 and log["head"].equal(plain)
+    with intervene(model, {"blocks.0.ffn": torch.zeros_like}):
+        changed = fast(ids)
+    assert not changed.allclose(plain)
+    torch.testing.assert_close(fast(ids), plain)
