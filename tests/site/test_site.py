@@ -230,10 +230,17 @@ def test_in_a_browser_without_network(page, server, browser):
         tab.close()
 
 
-def test_search_finds_a_word_of_a_chapter(server, browser):
-    tab = browser.new_page(viewport={"width": 1440, "height": 900})
-    tab.goto(server)
-    tab.keyboard.press("/")
-    tab.keyboard.type("attention")
+@pytest.mark.parametrize("way", ["keyboard", "address"])
+def test_search_finds_a_word_of_a_chapter_and_loads_its_index_only_then(way, server, browser):
+    tab, asked = browser.new_page(viewport={"width": 1440, "height": 900}), []
+    tab.on("request", lambda request: "search_index" in request.url and asked.append(request.url))
+    tab.goto(server, wait_until="networkidle")
+    assert not asked
+    if way == "keyboard":
+        tab.keyboard.press("/")
+        tab.keyboard.type("attention")
+    else:
+        tab.goto(server + "?q=attention")
     tab.locator(".md-search-result__link").first.wait_for(timeout=10_000)
+    assert len(asked) == 1
     tab.close()
