@@ -1,2 +1,2 @@
-from tinyllm.cli import main  # `python -m tinyllm` is the command line (chapter 12)
+from tinyllm.cli import main  # `python -m tinyllm` is the command line (appendix 6)
 main()

@@ -1,4 +1,4 @@
-"""The command line (chapter 12)."""
+"""The command line (appendix 6)."""
 import argparse
 from contextlib import suppress
 import os
