@@ -8,7 +8,7 @@ export NO_MKDOCS_2_WARNING := 1
 export JUPYTER_PLATFORM_DIRS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights drawings bench ablation wheel clean FORCE
+.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights drawings bench ablation scaling wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -66,6 +66,9 @@ drawings: tangle  ## docs/assets/drawing/*.svg out of the model: the architectur
 
 ablation: .venv/ready  ## the table of chapter 9: train again and again, one choice changed at a time, about half an hour (ARGS="--data FILE")
 	@$(PY) -m tools.measure.ablation $(ARGS)
+
+scaling: .venv/ready  ## the figure of chapter 12: seven sizes at equal compute, a quarter of an hour (ARGS="--data FILE")
+	@$(PY) -m tools.measure.scaling $(ARGS)
 
 bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)
 	@$(PY) -m tools.measure.bench $(if $(QUICK),--quick) $(if $(DATA),--data '$(DATA)') $(ARGS)

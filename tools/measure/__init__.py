@@ -7,6 +7,7 @@ Out:  files that chapters and pages read (docs/assets/*.json, checkpoints, the c
     timing       what a step costs: time, memory, growth
     bench        the model beside its peers          -> docs/assets/bench.json     (make bench)
     ablation     one choice of the recipe changed at a time -> docs/assets/ablation.json  (make ablation)
+    scaling      several sizes trained for the same compute -> docs/assets/scaling.json    (make scaling)
     checkpoints  moments of the training, for the playground
     cover        the picture on the cover, out of the shipped weights
     mutants      does a test notice each small change of the code?                 (make mutants)
