@@ -15,7 +15,7 @@ pytestmark = pytest.mark.book
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "site"
-CHAPTERS = sorted(path.stem for path in (ROOT / "docs").glob("[0-9A]*.md") if path.stem != "A1-editing") + ["index"]
+CHAPTERS = sorted(path.stem for path in (ROOT / "docs").glob("[0-9A]*.md") if path.stem not in ("A1-editing", "A7-references")) + ["index"]
 NUMBER = re.compile(r"(?<![\w.,/#-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w]|[.,]\d)")
 FREE = re.compile(r"(19|20)\d\d|1(0|,000)+")
 
