@@ -4,7 +4,8 @@ from which chapter 12 reads. A quarter of an hour on one core.
 Compute is counted as in the literature: 6·N·D, six operations for each parameter N and each symbol D that is
 trained on. N has the parameters that multiply: the matrices of the blocks and the head. The embedding is not in it,
 because a row that is looked up costs no multiplication. The sizes differ in width; everything else of the recipe
-(learning rates, batch, schedule over the steps of the run) is that of tinyllm.train, tuned for none of the others.
+(learning rates, batch, schedule over the steps of the run) is that of tinyllm.train, which was tuned for one width, the book's own. The law that is fitted to
+the rows stands in the chapter.
 
     python -m tools.measure.scaling --data FILE
 """
@@ -15,7 +16,6 @@ import time
 from inspect import signature
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from tinyllm import Config, TinyLLM, encode, evaluate, load_text, split, train
@@ -69,29 +69,6 @@ def measure(ids, widths=WIDTHS, budgets=BUDGETS, seeds=SEEDS):
             losses, seconds = zip(*[run(ids, config, steps, seed) for seed in range(seeds)])
             yield dict(budget=budget * unit, width=width, N=N, D=D, steps=steps,
                        losses=losses, seconds=seconds)
-
-
-def power_law(N, D, losses):
-    """Least squares for loss = E + A / N^a + B / D^b, as in Hoffmann et al., 2022. For given exponents the rest
-    is linear, so a grid of exponents and one linear solution at each point will do. Returns (E, A, a, B, b)."""
-    N, D, losses = (np.asarray(x, float) for x in (N, D, losses))
-    best, law = np.inf, None
-    for a in np.arange(0.05, 1.5, 0.025):
-        for b in np.arange(0.05, 1.5, 0.025):
-            columns = np.stack([np.ones_like(N), (N / N.min()) ** -a, (D / D.min()) ** -b], 1)
-            found = np.linalg.lstsq(columns, losses, rcond=None)[0]
-            error = np.square(columns @ found - losses).sum()
-            if error < best and found.min() >= 0:      # no part of a loss is negative
-                E, A, B = found
-                best, law = error, (E, A * N.min() ** a, a, B * D.min() ** b, b)
-    if law is None:
-        raise ValueError("no law of this form fits these losses")
-    return tuple(float(x) for x in law)
-
-
-def predicted(law, N, D):
-    E, A, a, B, b = law
-    return E + A / N**a + B / D**b
 
 
 def main(argv=None):
