@@ -38,7 +38,7 @@ def fitting():
     cells = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/12-beyond.md").read_text("utf-8"), re.M | re.S)
     [cell] = [cell for cell in cells if "def power_law" in cell]
     names = {}
-    exec(cell.partition("known = ")[0], names)
+    exec(cell.partition("\nothers = ")[0], names)
     return names["power_law"], names["predict"]
 
 

@@ -4,8 +4,8 @@ from which chapter 12 reads. A quarter of an hour on one core.
 Compute is counted as in the literature: 6·N·D, six operations for each parameter N and each symbol D that is
 trained on. N has the parameters that multiply: the matrices of the blocks and the head. The embedding is not in it,
 because a row that is looked up costs no multiplication. The sizes differ in width; everything else of the recipe
-(learning rates, batch, schedule over the steps of the run) is that of tinyllm.train, which was tuned for one width, the book's own. The law that is fitted to
-the rows stands in the chapter.
+(learning rates, batch, schedule over the steps of the run) is that of tinyllm.train, which was tuned for one width,
+the book's own. The law that is fitted to the rows stands in the chapter.
 
     python -m tools.measure.scaling --data FILE
 """
