@@ -57,9 +57,8 @@ check: .venv/ready  ## do chapters and package agree?
 stitch: .venv/ready  ## edits in tinyllm/*.py -> docs/*.md
 	@$(PY) -m tools.chapters stitch
 
-weights: tangle  ## train tinyllm/pretrained.safetensors anew, some minutes
-	@$(PY) -m tinyllm train --out .cache/pretrained.safetensors
-	@mv .cache/pretrained.safetensors tinyllm/pretrained.safetensors
+weights: tangle  ## train tinyllm/pretrained.safetensors anew and record the run, some minutes
+	@$(PY) -m tools.measure.weights
 
 drawings: tangle  ## docs/assets/drawing/*.svg out of the model: the architecture, a head, the gradient, …
 	@$(PY) -m tools.site.drawing

@@ -345,7 +345,7 @@ def test_a_moment_of_the_training_is_that_of_the_file(n, tab, model):
     assert (shown(tab, "playground.now.logits") - in_python(model, text, "nothing")[0]).abs().max() <= 1e-4
     assert not tab.get_by_text("Not the model as shipped").is_visible()
     weights = (ROOT / "tinyllm" / "pretrained.safetensors").read_bytes()
-    assert shipped == hashlib.sha256(weights).hexdigest(), "the shipped weights have changed: python -m tools.measure.checkpoints"
+    assert shipped == hashlib.sha256(weights).hexdigest(), "the shipped weights have changed: run `make weights`"
 
 
 def test_chapters_have_small_instances(server, browser):  # noqa: F811
