@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert.filters import strip_ansi
 
 from tools.site import reads
-from tools.site.notebook import ROOT, code_cells, place
+from tools.site.notebook import ROOT, code_cells, measures, place
 
 HERE = Path(__file__).parent
 CELL_TIMEOUT = 600
@@ -75,6 +75,8 @@ class Run:
             "IPYTHONDIR": os.path.join(folder, ".ipython"),
             "SOURCE_DATE_EPOCH": "0",
         }
+        if not measures(self.notebook):     # see schedule.py
+            environment["OMP_NUM_THREADS"] = "1"
         self.client = NotebookClient(
             self.notebook, kernel_name="python3", timeout=CELL_TIMEOUT, record_timing=False,
             coalesce_streams=True,  # where a text is cut into messages is a matter of chance

@@ -1,7 +1,7 @@
 """Run the chapters whose outputs are out of date: which, in which order, and which beside each other.
 
-Chapters that measure times run alone and last. The others run several at once, each in a process of its own;
-every one of them has the threads it would have alone, so that no number depends on what runs beside it.
+Chapters that measure times run alone and last, with all cores. The others run beside each other, one on each
+core, with one thread each: their numbers depend neither on what runs beside them nor on how many cores there are.
 """
 
 import concurrent.futures
@@ -14,13 +14,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-
 from tools.site import notebook, store
 from tools.site.kernel import Run
 from tools.site.progress import Bar, Lines
 
 log = logging.getLogger("mkdocs.chapters")
-WORKERS = int(os.environ.get("BOOK_JOBS") or max(1, (os.cpu_count() or 1) // 2))
+WORKERS = int(os.environ.get("BOOK_JOBS") or os.cpu_count() or 1)
 
 
 @dataclass(eq=False)
@@ -109,6 +108,3 @@ def one_at_a_time():
         yield
     finally:
         lock.release()
-
-
-
