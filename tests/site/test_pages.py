@@ -110,6 +110,16 @@ def test_a_chapter_that_measures_runs_alone(book, monkeypatch):
     assert len(steps) == 6
 
 
+def test_a_chapter_that_does_not_measure_has_one_thread(book, monkeypatch):
+    """So its numbers are the same on every number of cores."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    threads = "import os\nprint('threads:', os.environ['OMP_NUM_THREADS'])\n"
+    book.edit("docs/01-one.md", "``` {.python", f"```python\n{threads}```\n\n``` {{.python")
+    book.edit("docs/02-two.md", "print(", f"import time\ntime.monotonic()\n{threads}print(")
+    book.build()
+    assert "threads: 1" in book.page("01-one") and "threads: 3" in book.page("02-two")
+
+
 def test_what_editors_and_systems_leave_behind_is_left_alone(book):
     (book.folder / "docs/.#01-one.md").symlink_to("somebody@somewhere.1234")
     for name in ("._01-one.md", ".01-one.md.swp", "01-one.md~", ".DS_Store"):
