@@ -59,7 +59,7 @@ class Embedding(Brick):
         return self.weight[ids]
 
 class Linear(Brick):
-    """y = x Wᵀ (+ b): vectors (..., inputs) -> (..., outputs). weight is (outputs, inputs)."""
+    """y = x Wᵀ (+ b): vectors (..., inputs) -> (..., outputs). weight: (outputs, inputs)."""
     def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__(f"{inputs} -> {outputs}" + ", bias" * bias)
         self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-1, 1) / inputs**0.5)

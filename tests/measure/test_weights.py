@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+from safetensors.torch import load_file
 
 from tinyllm import TinyLLM, encode, evaluate, load_text, split
 from tools.measure import weights
@@ -42,6 +43,6 @@ def test_a_short_run_is_looked_at_before_it_on_the_way_and_at_its_end(tmp_path):
     record["weights"] = "of another file"
     path = tmp_path / "moments.safetensors"
     path.write_bytes(weights.moments_file(moments, record))
-    stacked = weights.safetensors.torch.load_file(path)
+    stacked = load_file(path)
     name, first = next(iter(moments[0].items()))
     assert stacked[name].shape == (5, *first.shape) and (stacked[name][0] == first).all()
