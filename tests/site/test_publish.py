@@ -6,10 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from filelock import FileLock
+
+from small_book import Book
 
 from tools.site import publish
 
@@ -167,3 +171,44 @@ def test_the_second_build_waits_for_the_first_and_says_so(place):
         assert place.whole("old")
     assert second.wait() == 0 and second.stderr.read() == ""
     assert place.site() == {"index.html": "second"}
+
+
+WAITS = """\
+```python
+import time
+open(BEGUN, "w").close()
+while True:
+    time.sleep(0.01)
+```
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_nothing_of_a_build_that_was_killed_goes_on(tmp_path):
+    book = Book(tmp_path / "book")
+    book.begin()
+    begun = tmp_path / "begun"
+    book.chapter("02-two", WAITS.replace("BEGUN", repr(str(begun))), "01-one")
+    build = subprocess.Popen([sys.executable, "-m", "tools.site"], cwd=book.folder,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(begun.exists)
+        children = psutil.Process(build.pid).children(recursive=True)
+        assert children
+    finally:
+        build.kill()
+        build.wait()
+    wait_for(lambda: not any(is_alive(child) for child in children))
+    assert not (book.folder / "site").exists()
+
+
+def is_alive(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)

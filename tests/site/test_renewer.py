@@ -33,6 +33,11 @@ class World:
         self.keys = {source.name: "first" for source in SOURCES}
         self.book, self.stale, self.measuring, self.faults = "book", set(), set(), {}
         self.begun, self.rings, self.runs = queue.Queue(), queue.Queue(), {}
+        self.said = queue.Queue()                   # when nothing is left to run
+
+    def note(self, text, *values):
+        if "chapters" in text:
+            self.said.put(text % values)
 
     def find_stale(self, sources):
         return [Job(source, source.name in self.measuring, None, "") for source in sources if source.name in self.stale]
@@ -66,6 +71,8 @@ def world(monkeypatch):
     monkeypatch.setattr(serve.schedule, "execute", world.execute)
     monkeypatch.setattr(serve.schedule, "one_at_a_time", nullcontext)
     monkeypatch.setattr(serve.schedule, "WORKERS", 1)
+    monkeypatch.setattr(serve.log, "info", world.note)
+    monkeypatch.setattr(serve.log, "error", world.note)
     renewer = serve.Renewer(lambda: world.rings.put(True))
     world.update = lambda: renewer.update(SOURCES)
     world.renewer = renewer
@@ -81,6 +88,7 @@ def test_all_that_is_out_of_date_runs_in_the_order_of_the_book(world):
         assert world.renewer.state(name)[0] == "running"
         world.end(name)
     assert world.renewer.state("04.md") == ("", "") and world.begun.empty()
+    assert world.said.get(timeout=60) == "all chapters are up to date"
 
 
 def test_the_edited_chapter_runs_first_and_what_runs_before_it_is_stopped(world):
@@ -95,6 +103,18 @@ def test_the_edited_chapter_runs_first_and_what_runs_before_it_is_stopped(world)
     assert not world.runs["03.md"].cancelled
     world.end("03.md")
     assert world.next() == "01.md"
+
+
+def test_a_chapter_that_was_stopped_is_not_waited_for(world, monkeypatch):
+    monkeypatch.setattr(Run, "cancel", lambda run: setattr(run, "cancelled", True))     # it takes its time
+    world.stale = {"01.md", "02.md", "03.md"}
+    world.update()
+    assert world.next() == "01.md"
+    world.keys["03.md"] = "edited"
+    world.update()
+    assert world.renewer.state("03.md") == ("waiting", "next")
+    assert world.renewer.state("01.md") == ("waiting", "after 1 other")
+    world.runs["01.md"].ended.set()
 
 
 def test_a_chapter_that_nothing_was_done_to_goes_on(world):
@@ -133,6 +153,7 @@ def test_a_chapter_that_failed_waits_for_a_change(world):
     world.update()
     world.end("02.md")
     assert world.begun.empty()
+    assert world.said.get(timeout=60) == "1 of the chapters failed: 01.md"
     world.book, world.faults = "repaired", {}
     world.update()
     assert world.next() == "01.md" and world.renewer.state("01.md")[0] == "running"

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -40,18 +39,19 @@ def build(root: Path, render=None) -> None:
 
 
 def with_mkdocs(root: Path, target: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(target)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "JUPYTER_PLATFORM_DIRS": "1"}
-    process = subprocess.Popen(command, cwd=root, env=environment)
+    """As `mkdocs build`, but in this process: a child would go on writing when this one has been killed."""
+    import click
+    from mkdocs.__main__ import cli         # takes a second, which a site that is up to date need not wait
+
+    os.environ |= {"NO_MKDOCS_2_WARNING": "1", "JUPYTER_PLATFORM_DIRS": "1"}
     try:
-        status = process.wait()
-    except KeyboardInterrupt:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)            # Ctrl-C has reached it too: it ends the chapters that run
-        process.kill()
-        raise
-    if status:
-        sys.exit(status)
+        with contextlib.chdir(root):
+            cli(["build", "--strict", "-d", str(target)], standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
 
 
 def state(root: Path) -> str:

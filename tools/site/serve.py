@@ -88,10 +88,14 @@ def remarks(page: str) -> str:
         title = "The chapters could not be tangled; the package is as it was before"
         shown += _box("danger", title, tangle_fault)
     state, text = renewer.state(page)
+    has_outputs = store.latest(notebook.ROOT / "docs" / page) is not None
     if state == "failed":
-        shown += _box("danger", "This chapter failed; its outputs are from an earlier run", text)
-    elif state:
+        outputs = "its outputs are from an earlier run" if has_outputs else "it has no outputs yet"
+        shown += _box("danger", f"This chapter failed; {outputs}", text)
+    elif state and has_outputs:
         shown += _box("warning", f"The outputs on this page are being renewed ({text})", "")
+    elif state:
+        shown += _box("warning", f"This page has no outputs yet; they are being made ({text})", "")
     return shown
 
 
@@ -163,11 +167,13 @@ class Renewer:
             for source, (_, message) in self.failed.items():
                 if source.name == page:
                     return "failed", message
-            if any(job.name == page and not run.cancelled for job, (run, _) in self.active.items()):
-                return "running", "running now"
-            for before, job in enumerate(self.waiting):
+            running = [job for job, (run, _) in self.active.items() if not run.cancelled]
+            for job in running:
                 if job.name == page:
-                    before += len(self.active)
+                    lasted = f"; the last time it took {job.seconds:.0f} s" if job.seconds else ""
+                    return "running", "running now" + lasted
+            for before, job in enumerate(running + self.waiting):
+                if job.name == page:
                     return "waiting", f"after {before} other{'s' if before > 1 else ''}" if before else "next"
         return "", ""
 
@@ -188,6 +194,15 @@ class Renewer:
                     with self.changed:
                         if not self._start_next():
                             self.changed.wait(1)
+            self._say_what_came_out()
+
+    def _say_what_came_out(self) -> None:
+        with self.changed:
+            failed = sorted(source.name for source in self.failed)
+        if failed:
+            log.error("%d of the chapters failed: %s", len(failed), ", ".join(failed))
+        elif not self.stopped:
+            log.info("all chapters are up to date")
 
     def _start_next(self) -> bool:
         """Start the first waiting chapter if it may run beside those that run."""
