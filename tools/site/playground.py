@@ -10,6 +10,7 @@ from tools.site.pieces import fence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "assets/playground/"
+SCRIPTS = ("model.js", "plan.js", "inspect.js", "map.js", "stage.js", "ui.js")
 SOURCE = "{{ model.js }}"                    # in the page's Markdown: the source of the forward pass
 MARK = 'class="tinyllm-playground"'          # a panel; a page without one loads nothing
 
@@ -38,4 +39,4 @@ def load(content: str, page) -> str:
     def address(name):
         return get_relative_url(FOLDER + name, page.url)
     return (f'<link rel="stylesheet" href="{address("playground.css")}">\n{content}\n'
-            + "".join(f'<script defer src="{address(name)}"></script>\n' for name in ("model.js", "ui.js")))
+            + "".join(f'<script defer src="{address(name)}"></script>\n' for name in SCRIPTS))

@@ -1,5 +1,6 @@
 // The playground: shows what model.js computes, and lets the reader change it. One state for all the
-// panels of a page; a panel is a <div class="tinyllm-playground" data-panel="sentence attention …">.
+// panels of a page; a panel is a <div class="tinyllm-playground" data-panel="sentence map …">. The map is
+// in stage.js.
 "use strict";
 (async () => {
   const panels = [...document.querySelectorAll(".tinyllm-playground")];
@@ -73,54 +74,75 @@
     return [...moments, { step: null, validation: validation.at(-1), model: shipped }]; // the end: the shipped weights themselves
   }
 
-  const { n_layers: L, n_heads: H, d_model: C, context, vocab_size: V } = shipped.config, D = C / H;
-  const layers = [...Array(L).keys()], heads = [...Array(H).keys()];
-
-  const untouched = () => ({ heads: new Set(), ffns: new Set(), positions: false, mask: false, scale: layers.map(() => 1), cells: new Map() });
   const given = panels.map((panel) => panel.dataset.text).find(Boolean);
+  const untouched = () => ({ scales: new Map(), cells: new Map() }); // see `changes`
   const state = {
-    model: shipped, moment: "", text: given ?? "It is not a list", at: null, // at: the chosen position in the window; null is the last
-    layer: 0, head: 0, cell: null, hover: null,                  // cell: [i, j] of the large map
-    off: untouched(), columns: {},                               // columns: the chosen number, by axis
+    model: shipped, moment: "", text: given ?? "It is not a list", ids: null, // ids: what was generated, if that is what is read
+    at: null, hover: null,                                        // at: the chosen position in the window; null is the last
+    off: untouched(), heads: [], difference: false,               // heads[layer]: the one drawn in full when there is no room for all
   };
 
-  function changes(off = state.off, model = state.model) { // what is switched off, as functions for forward()
-    const result = {}, zero = (x) => x.map(() => 0);
-    for (const layer of layers) {
-      const block = `blocks.${layer}`, attention = block + ".attention";
-      const dead = heads.filter((head) => off.heads.has(`${layer}.${head}`));
-      if (dead.length) result[attention + ".mix"] = (mix) => {
-        const [, T, D] = mix.shape;
-        return mix.map((a, at) => (dead.includes(Math.floor(at / (T * D))) ? 0 : a));
-      };
-      if (off.ffns.has(`${layer}`)) result[block + ".ffn.down"] = zero;
-      if (off.mask) result.mask = zero;
-      if (off.scale[layer] !== 1) result[block + ".norm2"] = (x) => x.map((a) => a * off.scale[layer]);
-      const cells = [...off.cells].map(([at, value]) => [...at.split(".").map(Number), value]).filter(([at]) => at === layer);
-      if (cells.length) result[attention + ".weights"] = (weights) => {
-        const out = weights.map((a) => a);
-        for (const [, head, i, j, value] of cells) if (Math.max(i, j) < out.shape[1]) out.row(head, i)[j] = value;
-        return out;
-      };
+  // What the reader has changed, as functions for forward(). The keys of `scales` are "name" or "name#head", and their
+  // values are factors, 0 for what is off; those of `cells` are "name#head#row#column", the head empty where there is none.
+  function changes() {
+    const found = {}, of = (name) => (found[name] ??= { scales: [], cells: [] });
+    for (const [key, factor] of state.off.scales) {
+      const [name, head] = key.split("#");
+      if (!name.endsWith(".weight") && factor !== 1) of(name).scales.push([head, factor]);
     }
-    if (off.positions) result.positions = (x) => x.map((a, i) => a - model.table.data[i]);
-    return result;
+    for (const [key, value] of state.off.cells) {
+      const [name, head, r, c] = key.split("#");
+      if (!isWeight(name)) of(name).cells.push([head, Number(r), Number(c), value]);
+    }
+    return Object.fromEntries(Object.entries(found).map(([name, { scales, cells }]) => [name, (x) => {
+      const out = x.map((a) => a), { data, shape } = out, per = data.length / shape[0];
+      for (const [head, factor] of scales) {
+        if (name === "positions") out.data.forEach((a, i) => { data[i] = a + (factor - 1) * state.model.table.data[i]; });
+        else for (let i = head ? head * per : 0; i < (head ? (Number(head) + 1) * per : data.length); i++) data[i] = factor ? data[i] * factor : 0;
+      }
+      for (const [head, r, c, value] of cells) {
+        const last = shape.at(-1), T = shape.at(-2);
+        if (r >= T || (shape.length === 3 && head !== "" && c >= last)) continue;
+        if (shape.length === 2) data[r * last + c] = value;
+        else if (head !== "") data[(head * T + r) * last + c] = value;
+        else data[(Math.floor(c / last) * T + r) * last + c % last] = value;  // heads side by side
+      }
+      return out;
+    }]));
+  }
+  const isWeight = (name) => /\.(weight|bias)$/.test(name);
+  function changedModel() { // the model, with the weights that the reader has changed
+    const weights = {};
+    for (const [key, factor] of state.off.scales) if (isWeight(key) && factor !== 1) weights[key] = state.model.weights[key].map((a) => a * factor);
+    for (const [key, value] of state.off.cells) {
+      const [name, , r, c] = key.split("#");
+      if (!isWeight(name)) continue;
+      const { shape } = state.model.weights[name];
+      weights[name] ??= state.model.weights[name].map((a) => a);
+      weights[name].data[shape.length === 1 ? c : r * shape[1] + Number(c)] = value;
+    }
+    return Object.keys(weights).length ? new TinyLLM(state.model.config, { ...state.model.weights, ...weights }) : state.model;
   }
 
   // What the panels draw: computed anew whenever text, model or changes change.
   let now;
   function compute() {
-    const all = encode(state.text), start = Math.max(0, all.length - context), ids = all.slice(start);
-    const T = ids.length, log = {}, changedLog = {}, change = changes(), changed = Object.keys(change).length > 0;
-    const begin = performance.now();
+    const { context } = state.model.config, all = state.ids ?? encode(state.text), start = Math.max(0, all.length - context), ids = all.slice(start);
+    const T = ids.length, log = {}, changedLog = {}, change = changes(), model = changedModel();
+    const changed = Object.keys(change).length > 0 || model !== state.model;
     const logits = state.model.forward(ids, {}, log);
-    const ms = performance.now() - begin;
-    const changedLogits = changed ? state.model.forward(ids, change, changedLog) : logits;
+    const changedLogits = changed ? model.forward(ids, change, changedLog) : logits;
     const chances = (x) => ids.map((_, t) => softmax(x.row(t)));
     const before = chances(logits), after = changed ? chances(changedLogits) : before;
     const surprise = (p) => ids.map((id, t) => (t ? -Math.log(p[t - 1][id]) : NaN));
-    now = { all, ids, start, T, changed, ms, log: changed ? changedLog : log, original: log, logits: changedLogits, originalLogits: logits,
+    const shown = (log, p) => {
+      const probabilities = new Tensor([T, logits.shape[1]]);
+      p.forEach((row, t) => probabilities.row(t).set(row));
+      return { ...log, probabilities };
+    };
+    now = { all, ids, start, T, changed, model, log: changed ? changedLog : log, original: log, logits: changedLogits, originalLogits: logits,
             before, after, loss: surprise(after), lossBefore: surprise(before), labels: ids.map(symbol), characters: characters(all).slice(start) };
+    now.shown = shown(now.log, after), now.was = changed ? { ...now, model: state.model, shown: shown(log, before) } : null;
     state.at = state.at === null || state.at >= T - 1 ? null : state.at;
   }
   const at = () => (state.at ?? now.T - 1);               // the chosen position
@@ -135,22 +157,33 @@
     }
     return found;
   }
+  function last(count) { // the end of the text up to the chosen symbol, not from the middle of a character
+    const t = at();
+    let from = Math.max(0, t - count);
+    while (from < t && now.ids[from] >= 0x80 && now.ids[from] < 0xc0) from++;
+    return (from || now.start ? "…" : "") + decode(now.ids.slice(from, t + 1)).replaceAll("\n", "⏎");
+  }
   const named = (t) => `${now.labels[t]} at ${t}`;
 
-  const views = [];   // functions that draw
-  let waiting = false;
+  const views = [];                     // functions that draw; view.panel is where
+  const hidden = new Set();             // panels that are out of sight: nothing is drawn there until they are seen
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) isIntersecting ? hidden.delete(target) : hidden.add(target);
+    update(false);
+  }, { rootMargin: "200px" });
+  let waiting = false, stale = true;
   function update(again = true) { // at most once a frame
     if (again) stale = true;
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => { waiting = false; draw_all(); });
   }
-  let stale = true;
   function draw_all() {
     if (stale) compute();
     stale = false;
-    for (const view of views) view();
+    for (const view of views) if (!hidden.has(view.panel) && !view.box?.hidden) view();
   }
+  function read(text) { state.text = text, state.ids = null, state.at = null, stale = true; }
   function choose(t) { state.at = t >= now.T - 1 ? null : t; state.hover = null; update(false); }
 
   // ---- Bars of probabilities ----
@@ -189,16 +222,20 @@
       choose(clamp(chosen() + step, 0, now.T - 1));
       row.children[at()].focus();
     });
+    views.push(() => row.classList.toggle("pg-tall", now.characters.some(Boolean)));
+    const drawn = new WeakMap();           // button -> what it shows: most keys change one symbol
     views.push(() => children(row, now.T, () => el("button", { type: "button", role: "radio" }, el("span"), el("small"))).forEach((button, t) => {
-      const [amount, word] = tint(t), character = now.characters[t], on = t === chosen();
-      put(button.firstChild, now.labels[t].replace("\\x", ""));
+      const [amount, word] = tint(t), character = now.characters[t], on = t === chosen(), label = now.labels[t];
+      const shows = `${label} ${character?.text} ${word} ${on} ${t}`;
+      if (drawn.get(button) === shows) return;
+      drawn.set(button, shows);
+      put(button.firstChild, label.replace("\\x", ""));
       put(button.lastChild, character ? character.text : "");
-      button.classList.toggle("pg-byte", now.ids[t] > 127 || now.labels[t].startsWith("\\x"));
-      button.classList.toggle("pg-inside", now.ids[t] >= 0x80 && now.ids[t] < 0xc0);
+      button.className = (now.ids[t] > 127 || label.startsWith("\\x") ? "pg-byte" : "") + (now.ids[t] >= 0x80 && now.ids[t] < 0xc0 ? " pg-inside" : "");
       button.style.setProperty("--amount", `${Math.round(50 * clamp(amount, 0, 1))}%`);
       button.setAttribute("aria-checked", on);
       button.tabIndex = on ? 0 : -1;
-      button.title = `${t}: ${now.labels[t]}${character ? ` (first byte of ${character.text})` : ""}, ${word}`;
+      button.title = `${t}: ${label}${character ? ` (first byte of ${character.text})` : ""}, ${word}`;
       button.setAttribute("aria-label", button.title);
     }));
     return row;
@@ -210,25 +247,26 @@
   let started = false;
 
   function sentence(panel) {
-    const box = el("textarea", { rows: 2, id: "pg-text", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-describedby": "pg-window" });
+    const box = el("textarea", { rows: 1, id: "pg-text", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-describedby": "pg-window" });
     box.value = state.text;
-    box.addEventListener("input", () => { state.text = box.value; state.at = null; update(); });
+    box.addEventListener("input", () => { read(box.value); draw_all(); });
     const tries = el("p", { class: "pg-try" }, "Or try: ", ...examples.map((text) =>
-      el("button", { type: "button", class: "pg-chip", onclick: () => { state.text = text; state.at = null; update(); } }, text.length > 24 ? text.slice(0, 22).replace("\n", " ") + "…" : text)));
+      el("button", { type: "button", class: "pg-chip", onclick: () => { read(text); update(); } }, text.length > 24 ? text.slice(0, 22).replace("\n", " ") + "…" : text)));
     const note = el("p", { class: "pg-note", id: "pg-window" });
     const strip = symbols("The symbols; choose one to see what the model expects after it",
       (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats` : "nothing before it, so no prediction"], { kind: "pg-surprise" });
     const scale = el("p", { class: "pg-scale" }, "colour: how much each symbol surprised the model, from 0 ", el("i", { "aria-hidden": "true" }), " to 8 nats (the nat measures surprise: −ln of the probability, so 0 for a symbol that was certain)");
     const reading = el("p", { class: "pg-reading" }), title = el("h3", { class: "pg-title" }), list = el("ol", { class: "pg-bars" });
     const live = el("p", { class: "pg-hidden", "aria-live": "polite" });
+    const mapped = /map/.test(panel.dataset.panel); // the map has the prediction above it
     panel.append(el("label", { for: "pg-text", class: "pg-title" }, "Type a sentence"), box, tries,
-      el("p", { class: "pg-note" }, "What the model reads. Choose a symbol to see what it expects after it."), strip, scale, reading, note, title, list, live);
+      el("p", { class: "pg-note" }, "What the model reads. Choose a symbol to see what it expects after it."), strip, scale, reading, note, ...(mapped ? [] : [title, list]), live);
     let talk;
     views.push(() => {
       if (box.value !== state.text) box.value = state.text;
       const t = at(), s = seen(), cut = now.start;
-      put(note, !now.T ? "" : (cut ? `The text has ${now.all.length} symbols; the model reads the last ${context} of them (the context) and never sees the rest. ` : "")
-        + (now.all.length !== [...state.text].length ? "A symbol is a byte: characters beyond ASCII are several of them. " : "")
+      put(note, !now.T ? "" : (cut ? `The text has ${now.all.length} symbols; the model reads the last ${state.model.config.context} of them (the context) and never sees the rest. ` : "")
+        + (now.all.some((id) => id > 127) ? "A symbol is a byte: characters beyond ASCII are several of them. " : "")
         + (now.changed ? "The model is changed: the strip and the bars show what it does now." : ""));
       scale.hidden = now.T < 2;
       if (!now.T) {
@@ -238,210 +276,12 @@
       put(reading, s === 0 ? `${named(0)}: the first symbol, nothing predicted it.`
         : `${named(s)}: the model gave it ${percent(Math.exp(-now.loss[s]))}, a surprise of ${now.loss[s].toFixed(2)} nats`
           + (now.changed ? ` (before the change ${now.lossBefore[s].toFixed(2)}).` : "."));
-      let from = Math.max(0, t - 15);
-      while (from < t && now.ids[from] >= 0x80 && now.ids[from] < 0xc0) from++; // not from the middle of a character
-      put(title, `What comes after “${from || cut ? "…" : ""}${decode(now.ids.slice(from, t + 1)).replaceAll("\n", "⏎")}”?`);
-      bars(list, now.after[t], now.changed ? now.before[t] : null);
+      if (!mapped) put(title, `What comes after “${last(15)}”?`), bars(list, now.after[t], now.changed ? now.before[t] : null);
       clearTimeout(talk);
       const top = best(now.after[t]);
       const words = `Most likely after ${named(t)}: ${symbol(top)}, ${percent(now.after[t][top])}.`;
       talk = setTimeout(() => put(live, words), started ? 500 : 0);
       started = true;
-    });
-  }
-
-  // ---- Panel: attention ----
-
-  function sharp(canvas, width, height) { // a canvas in device pixels; returns its context in CSS pixels
-    const ratio = window.devicePixelRatio || 1;
-    canvas.width = Math.round(width * ratio), canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
-    const g = canvas.getContext("2d");
-    g.scale(ratio, ratio);
-    return g;
-  }
-  function map(g, weights, head, x, y, size) {
-    const T = now.T, cell = size / T;
-    g.fillStyle = colour("--pg-look");
-    for (let i = 0; i < T; i++) {
-      weights.row(head, i).forEach((weight, j) => {
-        g.globalAlpha = clamp(weight, 0, 1);
-        if (weight > 0.004) g.fillRect(x + j * cell, y + i * cell, cell, cell);
-      });
-    }
-    g.globalAlpha = 1;
-  }
-  const A = (layer, name) => now.log[`blocks.${layer}.attention.${name}`];
-
-  function pickers(withHead = true) { // choose layer and head; shared by all panels
-    const group = (label, count, key) => {
-      const row = el("span", { class: "pg-group", role: "group", "aria-label": label }, label + " ",
-        ...[...Array(count).keys()].map((value) => el("button", { type: "button", onclick: () => { state[key] = value; state.cell = null; update(false); } }, `${value}`)));
-      views.push(() => row.querySelectorAll("button").forEach((button, value) => button.setAttribute("aria-pressed", state[key] === value)));
-      return row;
-    };
-    return el("p", { class: "pg-pickers" }, group("layer", L, "layer"), withHead ? group("head", H, "head") : "");
-  }
-
-  function small_maps() { // every head, to be looked at and chosen
-    const grid = el("div", { class: "pg-heads" });
-    for (const layer of layers) {
-      for (const head of heads) {
-        grid.append(el("button", { type: "button", "data-head": `${layer}.${head}`, onclick: () => { state.layer = layer; state.head = head; state.cell = null; update(false); } },
-          el("canvas"), el("span", {}, `layer ${layer} · head ${head}`)));
-      }
-    }
-    views.push(() => grid.querySelectorAll("button").forEach((button) => {
-      const [layer, head] = button.dataset.head.split(".").map(Number), canvas = button.firstChild, width = canvas.clientWidth || 100, s = seen();
-      button.setAttribute("aria-pressed", layer === state.layer && head === state.head);
-      const g = sharp(canvas, width, width);
-      if (!now.T) return;
-      map(g, A(layer, "weights"), head, 0, 0, width);
-      g.strokeStyle = colour("--pg-ink"), g.globalAlpha = 0.5;
-      g.strokeRect(0.5, s * width / now.T, width - 1, width / now.T);
-      const row = A(layer, "weights").row(head, s), j = best(row);
-      button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${named(s)} looks most at ${named(j)}, weight ${row[j].toFixed(2)}`);
-    }));
-    return grid;
-  }
-
-  function attention(panel) {
-    const grid = small_maps();
-    const large = el("canvas", { class: "pg-large", tabindex: 0, role: "application" });
-    const reading = el("p", { class: "pg-reading", "aria-live": "polite" }), title = el("h3", { class: "pg-title" });
-    const weight = (i, j) => A(state.layer, "weights").row(state.head, i)[j];
-    const word = (w) => `weight ${w.toFixed(2)}`;
-    const to = symbols("What the chosen symbol looks at", (j) => [2 * weight(seen(), j), word(weight(seen(), j))], { kind: "pg-looks" });
-    const from = symbols("What looks at the chosen symbol", (i) => [2 * weight(i, seen()), word(weight(i, seen()))], { kind: "pg-looked" });
-    const toTitle = el("p", { class: "pg-line" }), fromTitle = el("p", { class: "pg-line" });
-    panel.append(el("p", { class: "pg-note" }, "Choose a head to enlarge it. Point at a symbol, tap it or use the arrow keys."),
-      el("div", { class: "pg-columns" }, el("div", {}, grid, title, toTitle, to, fromTitle, from), el("div", {}, el("div", { class: "pg-map" }, large), reading)));
-
-    let margin = 0, size = 0;
-    const cellAt = (event) => {
-      const box = large.getBoundingClientRect();
-      return [event.clientY - box.top - margin, event.clientX - box.left - margin].map((a) => clamp(Math.floor(a / size * now.T), 0, now.T - 1));
-    };
-    const point = (cell) => { state.cell = cell; update(false); };
-    large.addEventListener("pointermove", (event) => now.T && event.pointerType !== "touch" && !state.pinned && point(cellAt(event)));
-    large.addEventListener("pointerleave", () => { if (!state.pinned) point(null); });
-    large.addEventListener("click", (event) => { if (!now.T) return; const cell = cellAt(event); state.pinned = !(state.pinned && `${cell}` === `${state.cell}`); point(cell); });
-    large.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-      if (!step || !now.T) return;
-      event.preventDefault(), state.pinned = true;
-      point((state.cell ?? [at(), at()]).map((a, axis) => clamp(a + step[axis], 0, now.T - 1)));
-    });
-
-    views.push(() => {
-      const T = now.T, s = seen();
-      for (const node of [title, toTitle, fromTitle, large.parentNode]) node.hidden = !T;
-      if (!T) { put(reading, "Nothing to look at yet."); return; }
-      put(title, `Layer ${state.layer}, head ${state.head}`);
-      put(toTitle, `${named(s)} looks at`), put(fromTitle, `${named(s)} is looked at by`);
-      const width = large.parentNode.clientWidth || 300, font = clamp((width - 20) / T * 0.8, 10, 13);
-      margin = 34, size = Math.min(width - margin, 560);
-      large.style.width = `${size + margin}px`;
-      const g = sharp(large, size + margin, size + margin), cell = size / T;
-      map(g, A(state.layer, "weights"), state.head, margin, margin, size);
-      const ink = colour("--pg-ink");
-      g.fillStyle = ink, g.font = `${font}px ${colour("--md-code-font-family") || "monospace"}`, g.textBaseline = "middle";
-      if (state.cell && Math.max(...state.cell) >= T) state.cell = null;
-      const roomy = cell >= 9, [row, column] = state.cell ?? [s, s]; // else only the labels of one cell
-      now.labels.forEach((label, t) => {
-        const middle = margin + (t + 0.5) * cell;
-        g.textAlign = "right";
-        if (roomy || t === row) g.fillText(label, margin - 4, middle);
-        g.save(), g.translate(middle, margin - 4), g.rotate(-Math.PI / 2), g.textAlign = "left";
-        if (roomy || t === column) g.fillText(label, 0, 0);
-        g.restore();
-      });
-      g.strokeStyle = ink, g.globalAlpha = 0.25, g.strokeRect(margin, margin, size, size);
-      g.globalAlpha = 0.6, g.strokeRect(margin, margin + s * cell, size, cell), g.globalAlpha = 1;
-      if (state.cell) {
-        const [i, j] = state.cell;
-        g.lineWidth = 2, g.strokeStyle = colour("--pg-by"), g.strokeRect(margin + j * cell, margin + i * cell, cell, cell);
-        put(reading, `${named(i)} looks at ${named(j)}: ${j > i && !state.off.mask ? "masked, it lies in the future" : `score ${number(A(state.layer, "scores").row(state.head, i)[j])}, weight ${weight(i, j).toFixed(4)}${state.off.cells.has(`${state.layer}.${state.head}.${i}.${j}`) ? " (set by you)" : ""}`}`);
-      } else put(reading, `Rows look, columns are looked at. Point at a cell for its value; click to keep it.`);
-      large.setAttribute("aria-label", `Attention weights of layer ${state.layer}, head ${state.head}; arrow keys move from cell to cell. ${reading.textContent}`);
-    });
-  }
-
-  // ---- Panel: change the model ----
-
-  function change(panel) {
-    const toggle = (label, on, flip) => {
-      const button = el("button", { type: "button", class: "pg-toggle", onclick: () => { flip(); update(); } }, label);
-      views.push(() => { button.setAttribute("aria-pressed", !on()); button.title = on() ? "switched off: click to switch on" : "on: click to switch off"; });
-      return button;
-    };
-    const set = (name, key) => toggle(name, () => state.off[name.startsWith("FFN") ? "ffns" : "heads"].has(key), () => {
-      const off = state.off[name.startsWith("FFN") ? "ffns" : "heads"];
-      off.has(key) ? off.delete(key) : off.add(key);
-    });
-    const flag = (name, key) => toggle(name, () => state.off[key], () => { state.off[key] = !state.off[key]; });
-    const slider = (label, max, step, get, put_value) => {
-      const input = el("input", { type: "range", min: 0, max, step, "aria-label": label }), value = el("output");
-      input.addEventListener("input", () => { put_value(Number(input.value)); update(); });
-      views.push(() => { const a = get(); input.disabled = a === null; if (a !== null && Number(input.value) !== a) input.value = a; put(value, a === null ? "" : a.toFixed(2)); });
-      return [input, value];
-    };
-    const rows = layers.map((layer) => el("div", { class: "pg-row" }, el("span", {}, `layer ${layer}`), el("span", { class: "pg-buttons" },
-      ...heads.map((head) => set(`head ${head}`, `${layer}.${head}`)), set("FFN", `${layer}`))));
-    const scales = layers.map((layer) => el("label", { class: "pg-row" }, el("span", {}, `after layer ${layer} ×`), el("span", { class: "pg-slide" },
-      ...slider(`scale of the residual stream after layer ${layer}`, 3, 0.05, () => state.off.scale[layer], (a) => { state.off.scale[layer] = a; }))));
-
-    // One attention weight: of the chosen layer and head, from one position to another.
-    const pick = (label, get, choose_value) => {
-      const select = el("select", { "aria-label": label });
-      select.addEventListener("change", () => { choose_value(Number(select.value)); state.pinned = true; update(false); });
-      views.push(() => {
-        children(select, now.T, () => el("option")).forEach((option, t) => { option.value = t; put(option, named(t)); });
-        if (now.T) select.value = get();
-      });
-      return select;
-    };
-    const cell = () => (now.T ? state.cell ?? [at(), Math.max(0, at() - 1)] : null);
-    const key = () => `${state.layer}.${state.head}.${cell().join(".")}`;
-    const from = pick("the symbol that looks", () => cell()[0], (i) => { state.cell = [i, cell()[1]]; });
-    const to = pick("the symbol that is looked at", () => cell()[1], (j) => { state.cell = [cell()[0], j]; });
-    const one = el("fieldset", {}, el("legend", {}, "Set one attention weight"), pickers(),
-      el("p", {}, from, " looks at ", to), el("p", { class: "pg-slide" }, ...slider("attention weight", 1, 0.01,
-        () => (now.T ? Math.round(A(state.layer, "weights").row(state.head, cell()[0])[cell()[1]] * 100) / 100 : null),
-        (value) => { state.off.cells.set(key(), value); state.cell = cell(); state.pinned = true; choose(state.cell[0]); }))); // the change is seen at the symbol that looks
-    const reset = el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.cell = null; state.pinned = false; update(); } }, "Reset all changes");
-    const verdict = el("p", { class: "pg-reading", "aria-live": "polite" }), list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
-    const strip = symbols("The surprise of each symbol, with the changes; choose one to compare its prediction",
-      (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats, before the change ${now.lossBefore[t].toFixed(2)}` : "nothing before it"], { kind: "pg-surprise" });
-    const only = panel.dataset.only; // "mask", in the chapter that is about it
-    const switches = el("fieldset", {}, el("legend", {}, "Click to switch off"), ...(only ? [] : rows),
-      el("div", { class: "pg-row" }, el("span", {}, "everywhere"), el("span", { class: "pg-buttons" }, only ? "" : flag("positions", "positions"), flag("mask", "mask"))));
-    panel.append(el("div", { class: "pg-columns pg-result-first" },
-      el("div", {}, switches, ...(only ? [] : [el("fieldset", {}, el("legend", {}, "Scale the residual stream: the vectors that leave a layer, × a number"), ...scales), one])),
-      el("div", {}, title, list, verdict, strip, reset)));
-    views.push(() => {
-      reset.disabled = !now.changed;
-      if (!now.T) { list.replaceChildren(); put(title, "No prediction to compare."); put(verdict, ""); return; }
-      const t = at();
-      put(title, now.changed ? `After ${named(t)}: changed, and as it was` : `After ${named(t)}, unchanged`);
-      bars(list, now.after[t], now.changed ? now.before[t] : null);
-      const mean = (loss) => loss.slice(1).reduce((a, b) => a + b, 0) / (now.T - 1), top = best(now.after[t]), was = best(now.before[t]);
-      put(verdict, !now.changed ? "Nothing is changed yet."
-        : `First choice: ${symbol(was)} ${percent(now.before[t][was])} before, ${symbol(top)} ${percent(now.after[t][top])} now.`
-          + (now.T > 1 ? ` Mean surprise over the sentence: ${mean(now.lossBefore).toFixed(2)} nats before, ${mean(now.loss).toFixed(2)} now.` : ""));
-    });
-  }
-
-  // What is not as it was shipped, wherever on the page the reader is.
-  function reminder() {
-    const text = el("span"), bar = el("div", { class: "tinyllm-playground pg-reminder", role: "status", hidden: true, "data-ready": "" }, text,
-      el("button", { type: "button", class: "pg-button", onclick: () => { state.off = untouched(); state.model = shipped; state.moment = ""; state.cell = null; state.pinned = false; update(); } }, "Undo"));
-    document.querySelector("article").append(bar);
-    views.push(() => {
-      const off = state.off, parts = [state.moment, ...[...off.heads].sort().map((key) => `head ${key} off`), ...[...off.ffns].sort().map((key) => `FFN ${key} off`),
-        off.positions && "positions off", off.mask && "mask off", ...off.scale.map((a, layer) => a !== 1 && `stream after layer ${layer} × ${a}`), off.cells.size && `${off.cells.size} attention weight${off.cells.size > 1 ? "s" : ""} set`].filter(Boolean);
-      bar.hidden = !parts.length;
-      put(text, "Not the model as shipped: " + parts.join(", "));
     });
   }
 
@@ -451,9 +291,6 @@
     let moments = null;
     const slider = el("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "moment of the training", disabled: true });
     const words = el("p", { class: "pg-reading", "aria-live": "polite" }, "Some four megabytes, loaded when you ask for them.");
-    const list = el("ol", { class: "pg-bars" }), title = el("h3", { class: "pg-title" });
-    const strip = symbols("The surprise of each symbol at this moment of the training", (t) => [now.loss[t] / 8, t ? `surprise ${now.loss[t].toFixed(2)} nats` : "nothing before it"], { kind: "pg-surprise" });
-    const maps = small_maps(), body = el("div", { hidden: true });
     let timer = null;
     const stop = () => { clearTimeout(timer); timer = null; put(play, "Play"); };
     const show = (n) => {
@@ -475,23 +312,22 @@
       try {
         moments = await checkpoints();
       } catch (problem) { put(words, `The training cannot be shown: ${problem.message}.`); start.disabled = false; return; }
-      start.hidden = true, play.hidden = body.hidden = slider.disabled = false, slider.max = moments.length - 1;
+      start.hidden = true, play.hidden = slider.disabled = false, slider.max = moments.length - 1;
       show(0), slider.focus();
     } }, "Load the training run");
     slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
-    body.append(title, list, strip, maps);
-    panel.append(el("p", { class: "pg-slide" }, start, play, slider), words, body);
+    panel.append(el("p", { class: "pg-slide" }, start, play, slider), words);
     window.playground.moments = () => moments;
     views.push(() => {
       if (!moments) return;
-      const n = moments.findIndex(({ model }) => model === state.model), { step, validation } = moments[n];
+      const n = moments.findIndex(({ model }) => model === state.model);
+      if (n < 0) { put(words, "The map shows a checkpoint of your own."); return; }
+      const { step, validation } = moments[n];
       slider.value = n;
       const mean = now.T > 1 ? `; mean surprise over your sentence ${(now.loss.slice(1).reduce((a, b) => a + b, 0) / (now.T - 1)).toFixed(2)}` : "";
       const when = step === null ? "The end of the run, the shipped weights" : step ? `After step ${step}` : "Before the first step";
       slider.setAttribute("aria-valuetext", when);
       put(words, `${when}. Validation loss ${validation.toFixed(2)} nats per symbol${mean}.`);
-      if (!now.T) { put(title, "Nothing to predict."), list.replaceChildren(); return; }
-      put(title, `After ${named(at())}`), bars(list, now.after[at()], null, { count: 6 });
     });
   }
 
@@ -504,7 +340,7 @@
     const heatValue = el("output", {}, "0.8");
     heatField.append(heatValue);
     heat.addEventListener("input", () => { put(heatValue, Number(heat.value) === 0 ? "0: always the likeliest" : heat.value); update(false); });
-    const [topField, top] = field("top-k", { type: "number", min: 1, max: V, placeholder: "all", id: "pg-topk", inputmode: "numeric" });
+    const [topField, top] = field("top-k", { type: "number", min: 1, placeholder: "all", id: "pg-topk", inputmode: "numeric" });
     const [seedField, seed] = field("seed", { type: "number", value: 0, step: 1, id: "pg-seed", inputmode: "numeric" });
     top.addEventListener("input", () => update(false)), seed.addEventListener("change", () => restart());
     const topK = () => (Number(top.value) >= 1 ? Math.floor(Number(top.value)) : null);
@@ -514,30 +350,32 @@
     const one = button("One symbol", () => { pause(); step(); });
     const go = button("Run", () => (run.timer ? pause() : (tick())));
     const again = button("Start over", () => restart());
-    const use = button("Use as sentence", () => { pause(); state.text = decode(run.ids); state.at = null; update(); });
+    const use = button("Use as sentence", () => { pause(); read(decode(run.ids)); update(); });
     const live = el("p", { class: "pg-hidden", "aria-live": "polite" });
     panel.append(el("p", { class: "pg-fields" }, heatField, topField, seedField), el("p", { class: "pg-actions" }, one, go, again, use), out, title, list, live,
       el("p", { class: "pg-note" }, "With temperature 0 this is, symbol for symbol, what Python writes. With more, the random numbers are others than PyTorch's, so the same seed gives the same text here, but another text there."));
 
-    function restart() { pause(); run.prompt = state.text; run.ids = encode(state.text); run.steps = []; run.random = randomNumbers(Number(seed.value)); update(false); }
+    function restart() {
+      pause();
+      run.prompt = state.text, run.ids = encode(state.text), run.steps = [], run.random = randomNumbers(Number(seed.value));
+      if (state.ids) state.ids = null, state.at = null, update(); else update(false);
+    }
     function pause() { clearTimeout(run.timer); run.timer = null; put(go, "Run"); }
     function tick() { put(go, "Pause"); step(); run.timer = run.ids.length ? setTimeout(tick, 80) : null; }
-    function next() { // what would be drawn from now
-      const ids = run.ids.slice(-context), logits = run.steps.length ? state.model.forward(ids, changes()) : now.logits;
-      return distribution(logits.row(ids.length - 1), Number(heat.value), topK());
-    }
+    const next = () => distribution(now.logits.row(now.T - 1), Number(heat.value), topK()); // what would be drawn from now
     function step() {
       if (!run.ids.length) return;
-      if (stale) draw_all(); // a change of a moment ago
+      if (stale) compute(), stale = false; // a change, or a symbol, of a moment ago
       const probabilities = next(), drawn = draw(probabilities, run.random);
       run.steps.push({ drawn, probabilities });
       run.ids.push(drawn);
+      state.ids = run.ids, state.at = null;   // the map gets a row
       put(live, `drawn: ${symbol(drawn)}, ${percent(probabilities[drawn])}`);
-      update(false);
+      update();
     }
     window.playground.generation = run;
     views.push(() => {
-      if (run.prompt !== state.text) { restart(); waiting || update(false); }
+      if (run.prompt !== state.text || (run.steps.length && !state.ids)) restart();
       const last = run.steps.at(-1), begin = run.ids.length - run.steps.length;
       for (const node of [one, go]) node.disabled = !run.ids.length;
       again.disabled = use.disabled = !run.steps.length;
@@ -552,127 +390,21 @@
     return run;
   }
 
-  // ---- Panel: follow one number ----
-
-  function walk(panel) {
-    const parts = {}, terms = (pairs, count = 2) => pairs.map(([a, b]) => [a, b, a * b]).sort((p, q) => Math.abs(q[2]) - Math.abs(p[2])).slice(0, count)
-      .map(([a, b]) => `${number(a)} · ${b < 0 ? `(${number(b)})` : number(b)}`).join(" + ") + (pairs.length > count ? ` + … (${pairs.length} products, the largest first)` : "");
-    const dot = (x, name, o) => terms([...x].map((a, i) => [a, state.model.weights[name + ".weight"].row(o)[i]]));
-    const plus = (a, b) => `${number(a)} ${b < 0 ? "−" : "+"} ${number(Math.abs(b))}`;
-
-    const normed = (x, name, c) => { // LayerNorm of one number, in numbers
-      const mean = x.reduce((sum, a) => sum + a, 0) / x.length, deviation = Math.sqrt(x.reduce((sum, a) => sum + (a - mean) ** 2, 0) / x.length + 1e-5);
-      const bias = state.model.weights[name + ".bias"].data[c];
-      return `(${plus(x[c], -mean)}) / ${number(deviation)} · ${number(state.model.weights[name + ".weight"].data[c])} ${bias < 0 ? "−" : "+"} ${number(Math.abs(bias))}: minus the mean, by the deviation, times a weight, plus a bias`;
-    };
-
-    // For each step: name in the trace, shape, this position's numbers, the axis they run along, and
-    // where one of them comes from.
-    const steps = {
-      symbol: ({ t }) => ({ name: "ids", shape: `(T) = (${now.T})`, values: Float32Array.of(now.ids[t]), axis: "one", why: () => `${now.labels[t]} is byte ${now.ids[t]}` }),
-      embedding: ({ t, get }) => ({ name: "embedding", values: get("embedding").row(t), axis: "C", why: (c) => `row ${now.ids[t]} of the table, column ${c}` }),
-      positions: ({ t, get }) => ({ name: "positions", values: get("positions").row(t), axis: "C",
-        why: (c) => state.off.positions ? "the positions are switched off: the embedding as it was"
-          : `${plus(get("embedding").row(t)[c], state.model.table.row(t)[c])}, the ${c % 2 ? "cosine" : "sine"} of ${t} / 10000^(${c - (c % 2)}/${C})` }),
-      input: ({ t, l, x, input }) => ({ name: input, values: x.row(t), axis: "C", why: () => (l ? `as it left layer ${l - 1}` : "embedding plus position") }),
-      ...Object.fromEntries([["q", "query"], ["k", "key"], ["v", "value"]].map(([short, long]) => [short, ({ t, h, a, x, get }) => ({
-        name: `${a}.${short}`, values: get(`${a}.${short}`).row(h, t), axis: "D", why: (d) => dot(x.row(t), `${a}.${long}`, h * D + d) })])),
-      scores: ({ t, h, a, get }) => ({ name: a + ".scores", values: get(a + ".scores").row(h, t), axis: "T",
-        why: (j) => `query of ${named(t)} · key of ${named(j)}, divided by √${D}: ${number(get(a + ".scores").row(h, t)[j] * Math.sqrt(D))} / ${number(Math.sqrt(D))}` }),
-      mask: ({ t, get }) => ({ name: "mask", shape: `(T, T) = (${now.T}, ${now.T})`, values: get("mask").row(t), axis: "T",
-        why: (j) => (state.off.mask ? "the mask is switched off" : `${named(j)} ${j <= t ? "is not in the future: 0" : "lies in the future: −∞"}`) }),
-      weights: ({ t, h, a, get }) => {
-        const masked = get(a + ".scores").row(h, t).map((s, j) => s + get("mask").row(t)[j]), top = Math.max(...masked);
-        const sum = masked.reduce((total, s) => total + Math.exp(s - top), 0);
-        return { name: a + ".weights", values: get(a + ".weights").row(h, t), axis: "T", why: (j) => state.off.cells.has(`${a.split(".")[1]}.${h}.${t}.${j}`) ? "set by you"
-          : `e^(${plus(masked[j], -top)}) / ${number(sum)}, the share of ${named(j)}` };
-      },
-      mix: ({ t, h, l, a, get }) => ({ name: a + ".mix", values: get(a + ".mix").row(h, t), axis: "D",
-        why: (d) => state.off.heads.has(`${l}.${h}`) ? "this head is switched off" : terms([...get(a + ".weights").row(h, t)].map((w, j) => [w, get(a + ".v").row(h, j)[d]])) }),
-      output: ({ t, a, get }) => ({ name: a + ".output", values: get(a + ".output").row(t), axis: "C", why: (c) => dot(joinHeads(get(a + ".mix")).row(t), a + ".output", c) }),
-      sum1: ({ t, a, b, x, get }) => ({ name: b + ".sum1", values: get(b + ".sum1").row(t), axis: "C",
-        why: (c) => plus(x.row(t)[c], get(a + ".output").row(t)[c]) }),
-      norm1: ({ t, b, get }) => ({ name: b + ".norm1", values: get(b + ".norm1").row(t), axis: "C", why: (c) => normed(get(b + ".sum1").row(t), b + ".norm1", c) }),
-      up: ({ t, b, get }) => ({ name: b + ".ffn.up", values: get(b + ".ffn.up").row(t), axis: "F", why: (f) => dot(get(b + ".norm1").row(t), b + ".ffn.up", f) }),
-      hidden: ({ t, b, get }) => ({ name: b + ".ffn.hidden", values: get(b + ".ffn.hidden").row(t), axis: "F", why: (f) => `gelu(${number(get(b + ".ffn.up").row(t)[f])})` }),
-      down: ({ t, l, b, get }) => ({ name: b + ".ffn.down", values: get(b + ".ffn.down").row(t), axis: "C",
-        why: (c) => state.off.ffns.has(`${l}`) ? "this FFN is switched off" : dot(get(b + ".ffn.hidden").row(t), b + ".ffn.down", c) }),
-      sum2: ({ t, b, get }) => ({ name: b + ".sum2", values: get(b + ".sum2").row(t), axis: "C",
-        why: (c) => plus(get(b + ".norm1").row(t)[c], get(b + ".ffn.down").row(t)[c]) }),
-      norm2: ({ t, l, b, get }) => ({ name: b + ".norm2", values: get(b + ".norm2").row(t), axis: "C",
-        why: (c) => normed(get(b + ".sum2").row(t), b + ".norm2", c) + (state.off.scale[l] === 1 ? "" : `, scaled by ${state.off.scale[l]}`) }),
-      head: ({ t, get }) => ({ name: "head", values: get("head").row(t), axis: "V", why: (id) => `for ${symbol(id)}: ` + dot(get(`blocks.${L - 1}.norm2`).row(t), "head", id) }),
-      probabilities: ({ t }) => ({ name: "softmax(head)", shape: `(T, V) = (${now.T}, ${V})`, values: now.after[t], axis: "V", why: (id) => `the share of ${symbol(id)}` }),
-    };
-    const axes = { C: "column", D: "column", F: "column", V: "symbol", T: "position", one: "" };
-    const letters = { 2: { C: "T, C", F: "T, d_ff", V: "T, V" }, 3: { D: "H, T, D", T: "H, T, T" } };
-
-    for (const link of panel.querySelectorAll("a[data-step]")) {
-      const picture = el("canvas", { "aria-hidden": "true" }), value = el("span", { class: "pg-why" });
-      const box = el("div", { class: "pg-strip", tabindex: 0, role: "slider", "aria-valuemin": 0 }, picture), name = el("code", { class: "pg-name" });
-      const part = { box, picture, value, name, axis: null, count: 0 };
-      parts[link.dataset.step] = part;
-      const move = (index) => { state.columns[part.axis] = part.index = clamp(index, 0, part.count - 1); update(false); };
-      const pointer = (event) => { const r = picture.getBoundingClientRect(); move(Math.floor((event.clientX - r.left) / r.width * part.count)); };
-      box.addEventListener("pointermove", (event) => event.pointerType !== "touch" && pointer(event));
-      box.addEventListener("click", pointer);
-      box.addEventListener("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -1e9, End: 1e9 }[event.key];
-        if (!step) return;
-        event.preventDefault(), move(part.index + step);
-      });
-      link.closest("li").append(el("div", { class: "pg-step" }, name, box, value));
-    }
-    const bar = el("div", { class: "pg-bar" }), which = el("span");
-    bar.append(which, pickers());
-    panel.prepend(symbols("The symbol to follow", () => [0, "follow it"]), bar);
-    views.push(() => {
-      const t = at(), l = state.layer, h = state.head, b = `blocks.${l}`, a = b + ".attention";
-      panel.querySelectorAll(".pg-step").forEach((node) => { node.hidden = !now.T; });
-      put(which, now.T ? `Following ${named(t)}` : "Nothing to follow yet.");
-      if (!now.T) return;
-      const input = l ? `blocks.${l - 1}.norm2` : "positions", get = (name) => now.log[name];
-      const scene = { t, l, h, b, a, input, x: get(input), get };
-      const plusColour = colour("--pg-plus"), minusColour = colour("--pg-minus"), ink = colour("--pg-ink");
-      for (const [key, part] of Object.entries(parts)) {
-        const { name, values, axis, why, shape } = steps[key](scene), count = values.length;
-        const finite = [...values].map((v) => (Number.isFinite(v) ? Math.abs(v) : 0)), limit = Math.max(...finite) || 1;
-        const index = clamp(state.columns[axis] ?? (axis === "V" ? best(now.after[t]) : axis === "T" ? best(get(a + ".weights").row(h, t)) : finite.indexOf(limit)), 0, count - 1);
-        if ("CDF".includes(axis)) state.columns[axis] ??= index; // the same column from step to step
-        Object.assign(part, { axis, count, index });
-        const tensor = get(name);
-        put(part.name, `${name}  ${shape ?? `(${letters[tensor.shape.length][axis]}) = (${tensor.shape.join(", ")})`}`);
-        const full = part.box.parentNode.clientWidth || 300, width = Math.min(full, Math.max(16, count * 16));
-        part.box.style.width = `${width}px`;
-        const g = sharp(part.picture, width, 22), cell = width / count;
-        values.forEach((v, i) => {
-          g.fillStyle = v < 0 ? minusColour : plusColour;
-          g.globalAlpha = v === -Infinity ? 0.9 : 0.95 * Math.abs(v) / limit;
-          g.fillRect(i * cell, 0, Math.max(cell - (cell > 4 ? 1 : 0), 0.6), 22);
-        });
-        g.globalAlpha = 1, g.strokeStyle = ink, g.lineWidth = 1.5;
-        g.strokeRect(clamp(index * cell, 1, width - 3), 1, Math.max(cell - 1, 2), 20);
-        const place = axis === "one" ? "" : axis === "V" ? `${symbol(index)}: ` : axis === "T" ? `${named(index)}: ` : `column ${index}: `;
-        const shown = key === "probabilities" ? percent(values[index]) : axis === "one" ? `${values[0]}` : number(values[index]);
-        put(part.value, `${place}${shown} = ${why(index)}`);
-        part.box.setAttribute("aria-label", `${name}, ${count} numbers, choose the ${axes[axis] || "number"}`);
-        part.box.setAttribute("aria-valuemax", count - 1), part.box.setAttribute("aria-valuenow", index), part.box.setAttribute("aria-valuetext", part.value.textContent);
-      }
-    });
-  }
-
   // ---- Start ----
 
+  const app = { state, views, update, choose, at, seen, best, named, last, percent, el, put, children, colour, here, changes, untouched, draw: draw_all,
+    get now() { return now; }, shipped };
   window.playground = { state, changes, get now() { return now; }, shipped, draw: draw_all };
-  const makers = { sentence, attention, change, generate, learn, walk };
+  const makers = { sentence, map: (panel) => mapPanel(app, panel, panel.dataset.own === undefined ? {} : { "Generate": generate, "Watch it learn": learn }), generate, learn };
   compute(), stale = false;
   for (const panel of panels) {
     if (panel.dataset.title) panel.append(el("p", { class: "pg-heading" }, el("strong", {}, panel.dataset.title), " ", el("a", { href: new URL("../../playground/", here) }, "More in the playground")));
-    for (const name of panel.dataset.panel.split(" ")) makers[name](panel);
+    for (const name of panel.dataset.panel.split(" ")) {
+      const before = views.length;
+      makers[name](panel);
+      for (const view of views.slice(before)) view.panel = panel;
+    }
   }
-  reminder();
   draw_all();
-  for (const panel of panels) panel.dataset.ready = "";
-  new MutationObserver(() => update(false)).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
-  new ResizeObserver(() => update(false)).observe(panels[0]);
+  for (const panel of panels) panel.dataset.ready = "", sight.observe(panel);
 })();
