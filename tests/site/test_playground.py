@@ -342,6 +342,7 @@ def test_on_a_phone(prompt, scheme, server, browser):  # noqa: F811
     tab.locator(".pg-canvas").tap(position={"x": x, "y": y})    # goes there
     tab.wait_for_function("playground.map.chosen?.tile.names[0] == 'blocks.0.attention.query' && playground.map.view.s > 0.6")
     tab.get_by_role("button", name="Switch off").tap()
+    tab.evaluate(FRAMES)
     assert "off" in tab.locator(".pg-now").inner_text()
     box, line = tab.locator(".pg-inspector").bounding_box(), tab.locator(".pg-now").bounding_box()
     assert 0 <= line["y"] and box["y"] + box["height"] <= 845, "prediction and levers are in view together"
