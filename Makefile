@@ -8,7 +8,7 @@ export NO_MKDOCS_2_WARNING := 1
 export JUPYTER_PLATFORM_DIRS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights drawings bench ablation scaling wheel clean FORCE
+.PHONY: help book test quick coverage mutants audit serve tangle check stitch weights drawings bench ablation scaling keys wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -71,6 +71,10 @@ scaling: .venv/ready  ## the figure of chapter 12: seven sizes at equal compute,
 
 bench: .venv/bench  ## the model measured against its peers, a quarter of an hour (QUICK=1, DATA=file, ARGS=…)
 	@$(PY) -m tools.measure.bench $(if $(QUICK),--quick) $(if $(DATA),--data '$(DATA)') $(ARGS)
+
+keys: .venv/ready  ## from a key to the finished picture of the map, beside the forward pass alone (needs Chromium)
+	@$(PY) -m tools.site
+	@$(PY) -m tools.measure.keys
 
 wheel: .venv/ready  ## dist/*.whl, the same bytes from the same sources
 	@$(PY) -m pip wheel -qq --no-deps --no-build-isolation -w dist .

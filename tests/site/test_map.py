@@ -11,6 +11,7 @@ from test_playground import (CHANGES, FRAMES, PROMPTS, choose, first_choice, log
                              tool, type_text)
 from test_site import ROOT, SITE, browser, server  # noqa: F401 (fixtures)
 from tinyllm import Config, TinyLLM, encode, symbol
+from tools.site.drawing import layout, parts
 
 pytestmark = pytest.mark.site
 
@@ -72,12 +73,15 @@ def test_the_parts_are_those_of_print_in_the_order_of_the_work(tab, model):  # n
     for tile in tab.evaluate(TILES):
         if not tile["weight"] and not tile["again"] and tile["name"] not in names:
             names += [name for name in tile["names"] if name not in names]
-    order = list(log_in_python(model, PROMPTS["ASCII"], "nothing"))
-    # query, key and value run one after the other before q, k and v are cut; the map has each beside its own
-    assert sorted(names) == sorted(order) and [n for n in names if n[-2:] not in (".q", ".k", ".v")] == \
-        [n for n in order if n[-2:] not in (".q", ".k", ".v")]
+    assert names == list(log_in_python(model, PROMPTS["ASCII"], "nothing"))
     printed = {name for name, part in model.named_modules() if not list(part.children())}
     assert printed == set(names) - {"probabilities"}
+    drawing = {part.name: part.shape for part in layout.whole(parts.read(model)).drawn()}
+    assert printed == printed & set(drawing), "the drawing of the architecture has the same parts"
+    sizes = {"T": len(encode(PROMPTS["ASCII"])), "64": 64, "128": 128, "256": 256}
+    for tile in tab.evaluate(TILES):                        # and the same shapes
+        if not tile["weight"] and tile["name"] != "probabilities" and tile["head"] is None and not tile["heads"]:
+            assert [tile["rows"], tile["cols"]] == [sizes[axis] for axis in drawing[tile["name"]]], tile["name"]
 
 
 CONFIGS = [{}, {"norm_first": True}, {"bias": True}, {"norm_first": True, "bias": True, "n_layers": 3, "d_model": 24, "n_heads": 3, "d_ff": 7, "context": 300},
@@ -115,7 +119,7 @@ def test_a_cell_has_the_colour_of_its_number(scheme, server, browser):  # noqa: 
         largest = max(abs(value) for value, *_ in found)
         clear = [(value, red - blue) for value, red, _, blue, _ in found if abs(value) > largest / 3]
         assert len(clear) > 5
-        assert all((warm > 0) == (value < 0) for value, warm in clear), f"{name}: orange is below zero, blue above"
+        assert all((warm > 0) == (value > 0) for value, warm in clear), f"{name}: red is above zero, blue below"
     tab.close()
 
 

@@ -1,6 +1,8 @@
 """The playground: the trained model for the browser, and its scripts on the pages that use it."""
 
 import base64
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -10,7 +12,7 @@ from tools.site.pieces import fence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "assets/playground/"
-SCRIPTS = ("model.js", "plan.js", "inspect.js", "map.js", "stage.js", "ui.js")
+SCRIPTS = ("parts.js", "model.js", "plan.js", "inspect.js", "map.js", "stage.js", "ui.js")
 SOURCE = "{{ model.js }}"                    # in the page's Markdown: the source of the forward pass
 MARK = 'class="tinyllm-playground"'          # a panel; a page without one loads nothing
 
@@ -23,7 +25,24 @@ def files(config, sources: list[Path]) -> list[File]:
     weights = (ROOT / "tinyllm" / "pretrained.safetensors").read_bytes()
     script = f'tinyllmWeights = "{base64.b64encode(weights).decode()}";\n'
     return [File.generated(config, FOLDER + "pretrained.safetensors", content=weights),
-            File.generated(config, FOLDER + "pretrained.js", content=script)]
+            File.generated(config, FOLDER + "pretrained.js", content=script),
+            File.generated(config, FOLDER + "parts.js", content=f"const PARTS = {json.dumps(parts_of_the_map())};\n")]
+
+
+def parts_of_the_map() -> dict[str, list[dict]]:
+    """What the map draws, read from the same parts as the drawings: {"post": …, "pre": …}, the parts of a model with
+    one block that compute something, in the order of the forward pass, each with its class and the letters of its shape."""
+    from tinyllm import Config          # when the book is built: the package is tangled before that
+    from tools.site.drawing import parts
+
+    config = Config(vocab_size=13, d_model=10, n_layers=1, n_heads=5, d_ff=7, context=9)    # no two sizes are equal
+    letters = {"T": "T", "13": "V", "10": "C", "5": "H", "2": "D", "7": "F"}
+    found = {}
+    for order, norm_first in ("post", False), ("pre", True):
+        anatomy = parts.from_config(replace(config, norm_first=norm_first))
+        found[order] = [{"name": name, "kind": anatomy[name].kind, "shape": [letters[axis] for axis in anatomy[name].shape]}
+                        for name in anatomy.order]
+    return found
 
 
 def insert_source(markdown: str) -> str:

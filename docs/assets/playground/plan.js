@@ -31,11 +31,11 @@ function planMap(config, T, chosen = []) { // chosen[layer]: the head that is dr
     x += placed.w + MAP_GAP;
     return placed;
   }
-  function linear(name, inputs, outputs, names = [name], tile = {}) {
+  function linear(name, inputs, outputs) {
     let y = line - 3;
     if (bias) above(name + ".bias", "bias", MAP_VECTOR, (y -= MAP_VECTOR + 1), { w: outputs, rows: 1, cols: outputs, vector: true });
     above(name + ".weight", name.split(".").at(-1), inputs, y - inputs, { w: outputs, rows: inputs, cols: outputs, transposed: true });
-    return tensor(names, outputs, tile);
+    return tensor([name], outputs, { label: "", linear: true });
   }
   function norm(name) {
     const at = x, placed = tensor([name], C, { label: "" }), label = name.split(".").at(-1);
@@ -54,41 +54,38 @@ function planMap(config, T, chosen = []) { // chosen[layer]: the head that is dr
     x += MAP_GAP - 4;
   }
 
+  // PARTS (parts.js) is read from the Python model when the book is built, as the drawings are: the parts of the
+  // forward pass in their order, for a model with one block. Here each kind of part gets its place.
+  const sizes = { T, V, C, F };
+  let stream = null, last = null;                 // the tile on the residual stream; the tile placed last
+  function place(part, block) {
+    const name = part.name.replace("blocks.0.", `blocks.${block}.`), shape = part.shape.join(), cols = shape === "H,T,D" ? C : sizes[part.shape.at(-1)]; // heads side by side
+    if (shape === "H,T,T") squares(name, block, name.endsWith("weights") ? "share" : "sign"), last = null;
+    else if (part.kind === "HookPoint" && shape === "H,T,D" && last?.linear) last.names.push(name), last.heads = H; // cut into heads: the same numbers
+    else if (part.kind === "Linear") last = linear(name, last.cols, cols);
+    else if (part.kind === "LayerNorm") last = norm(name);
+    else last = tensor([name], cols, shape === "H,T,D" ? { heads: H } : {});
+    if (part.kind === "LayerNorm" && !norm_first) stream = last;
+    if (/\.sum\d$/.test(name)) arcs.push([stream, last]), stream = last;
+    if (/embedding|positions/.test(name)) stream = last;
+  }
+  const parts = PARTS[norm_first ? "pre" : "post"], inBlock = (part) => part.name.startsWith("blocks."), first = parts.findIndex(inBlock);
+  const again = () => { last = stream = tensor(stream.names, C, { label: "x", again: true }); };
+
   begin("", V, 0, MAP_LEFT); // the input is a column at the left, the blocks stand beside it, one below the other
   above("embedding.weight", "embedding", V, line - 3 - V, { w: C, rows: V, cols: C });
-  tensor(["embedding"], C, { label: "" });
-  let stream = tensor(["positions"], C);
-  tensor(["mask"], T);
+  for (const part of parts.slice(0, first)) place(part);
+  tiles[1].label = "";       // its matrix has the name
   x += room - T;
   const left = x + MAP_LEFT + MAP_GAP;
-
   for (let i = 0; i < n_layers; i++) {
-    const block = `blocks.${i}`, attention = block + ".attention";
     begin(`block ${i}`, Math.max(C, F), i ? rows.at(-1).bottom : 0, left);
-    const entry = tensor(stream.names, C, { label: "x", again: true });
-    if (norm_first) norm(block + ".norm1");
-    for (const [long, short] of [["query", "q"], ["key", "k"], ["value", "v"]])
-      linear(`${attention}.${long}`, C, C, [`${attention}.${long}`, `${attention}.${short}`], { label: "", heads: H });
-    squares(attention + ".scores", i, "sign");
-    squares(attention + ".weights", i, "share");
-    tensor([attention + ".mix"], C, { heads: H });
-    linear(attention + ".output", C, C, undefined, { label: "" });
-    const sum1 = tensor([block + ".sum1"], C);
-    arcs.push([entry, sum1]);
-    const middle = norm_first ? sum1 : norm(block + ".norm1");
-    if (norm_first) norm(block + ".norm2");
-    linear(block + ".ffn.up", C, F, undefined, { label: "" });
-    tensor([block + ".ffn.hidden"], F);
-    linear(block + ".ffn.down", F, C, undefined, { label: "" });
-    const sum2 = tensor([block + ".sum2"], C);
-    arcs.push([middle, sum2]);
-    stream = norm_first ? sum2 : norm(block + ".norm2");
+    again();
+    for (const part of parts.filter(inBlock)) place(part, i);
   }
-
   begin("output", C, rows.at(-1).bottom, left);
-  tensor(stream.names, C, { label: "x", again: true });
-  if (norm_first) norm("norm");
-  linear("head", C, V, undefined, { label: "" });
+  again();
+  for (const part of parts.slice(first).filter((part) => !inBlock(part))) place(part);
   tensor(["probabilities"], V, { kind: "share" });
 
   const width = Math.max(...tiles.map((tile) => tile.x + tile.w)) + MAP_GAP;

@@ -49,6 +49,14 @@ def read(model: TinyLLM) -> Anatomy:
     return found
 
 
+def from_config(config: Config) -> Anatomy:
+    """The parts of a model of these sizes."""
+    torch_state = torch.get_rng_state()
+    model = TinyLLM(config)
+    torch.set_rng_state(torch_state)
+    return read(model)
+
+
 def returned(config: Config) -> dict[str, tuple[str, ...]]:
     """What each part returns for one text, in the order in which it happens.
 
