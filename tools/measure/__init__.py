@@ -8,6 +8,7 @@ Out:  files that chapters and pages read (docs/assets/*.json, moments of the tra
     bench        the model beside its peers          -> docs/assets/bench.json     (make bench)
     ablation     one choice of the recipe changed at a time -> docs/assets/ablation.json  (make ablation)
     scaling      several sizes trained for the same compute -> docs/assets/scaling.json    (make scaling)
+    keys         from a key in the playground to the finished picture, in Chromium        (make keys)
     weights      the weights of the package, and the record of their training      (make weights)
     cover        the picture on the cover, out of the shipped weights
     mutants      does a test notice each small change of the code?                 (make mutants)
