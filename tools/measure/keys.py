@@ -3,7 +3,8 @@
     python -m tools.measure.keys [CHROMIUM]
 
 In headless Chromium, on the built site, in one run: for 17 and for 128 symbols, the median over many keys of the
-time from the event to the end of all drawing, the page's layout included, and that of model.js alone.
+time from the event until map and prediction are drawn and the page is laid out, and that of model.js alone. The
+surprise of each symbol, above the map, follows in the next frame.
 """
 
 import http.server

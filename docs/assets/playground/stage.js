@@ -134,7 +134,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
 
   // ---- Drawing, at every key ----
 
-  views.push(() => {
+  const picture = () => {
     const now = app.now, layout = `${JSON.stringify(now.model.config)} ${now.T} ${state.heads}`, fresh = layout !== laid;
     const plan = fresh ? planMap(now.model.config, now.T, state.heads) : map.plan;
     laid = layout;
@@ -147,7 +147,8 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
     if (chosen || fresh && !facts.firstChild) show(chosen);
     prediction();
     if (fresh) clearTimeout(later), later = setTimeout(() => buttons(plan), laterBy);
-  });
+  };
+  picture.picture = true, views.push(picture);
   function prediction() {
     const now = app.now, t = at();
     if (!now.T) { put(after, "Nothing to read, so no prediction."), firsts.replaceChildren(), put(said, ""), undo.hidden = true; return; }

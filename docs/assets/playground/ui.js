@@ -183,6 +183,12 @@
     stale = false;
     for (const view of views) if (!hidden.has(view.panel) && !view.box?.hidden) view();
   }
+  function draw_picture() { // at a key: map and prediction at once, the rest of the page in the next frame
+    if (stale) compute();
+    stale = false;
+    for (const view of views) if (view.picture && !hidden.has(view.panel)) view();
+    update(false);
+  }
   function read(text) { state.text = text, state.ids = null, state.at = null, stale = true; }
   function choose(t) { state.at = t >= now.T - 1 ? null : t; state.hover = null; update(false); }
 
@@ -249,7 +255,7 @@
   function sentence(panel) {
     const box = el("textarea", { rows: 1, id: "pg-text", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-describedby": "pg-window" });
     box.value = state.text;
-    box.addEventListener("input", () => { read(box.value); draw_all(); });
+    box.addEventListener("input", () => { read(box.value); draw_picture(); });
     const tries = el("p", { class: "pg-try" }, "Or try: ", ...examples.map((text) =>
       el("button", { type: "button", class: "pg-chip", onclick: () => { read(text); update(); } }, text.length > 24 ? text.slice(0, 22).replace("\n", " ") + "…" : text)));
     const note = el("p", { class: "pg-note", id: "pg-window" });
