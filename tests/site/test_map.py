@@ -123,6 +123,23 @@ def test_a_cell_has_the_colour_of_its_number(scheme, server, browser):  # noqa: 
     tab.close()
 
 
+def test_the_picture_does_not_depend_on_what_was_typed_before(tab):  # noqa: F811
+    """Only what has changed is painted at a key: the same pixels as when all is painted anew."""
+    differing = tab.evaluate("""async (texts) => {
+      const box = document.querySelector("textarea"), { map } = playground, { canvas } = map, frame = () => new Promise(requestAnimationFrame), found = [];
+      const pixels = () => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      for (const text of texts) {
+        box.value = text, box.dispatchEvent(new Event("input"));
+        await frame(), await frame();
+        const painted = pixels();
+        map.repaint();
+        const anew = pixels();
+        found.push(painted.filter((byte, i) => Math.abs(byte - anew[i]) > 40).length);
+      }
+      return found }""", ["It is", "It is n", "It is not a list", "It is not a lis", "It is nut", "", "T", "The quick brown fox jumps", "The quick brown"])
+    assert max(differing) == 0, differing
+
+
 def test_every_number_says_what_it_was_made_from(tab):  # noqa: F811
     type_text(tab, PROMPTS["ASCII"])
     told = tab.evaluate("""() => playground.map.plan.tiles.flatMap((tile) => [[0, 0], [tile.rows - 1, tile.cols - 1]].map(([r, c]) => {

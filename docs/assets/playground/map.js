@@ -33,7 +33,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
     const canvas = document.createElement("canvas"), context = canvas.getContext("2d", how);
     canvas.width = width, canvas.height = height;
     const pixels = context.createImageData(width, height);
-    return { canvas, context, pixels, bytes: new Uint32Array(pixels.data.buffer), levels: new Int16Array(width * height), x, y, width, height };
+    return { canvas, context, pixels, bytes: new Uint32Array(pixels.data.buffer), levels: new Int16Array(width * height), limits: {}, x, y, width, height };
   }
   function refresh() {
     if (sheets?.layout !== plan.layout) {
@@ -44,14 +44,32 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
       for (const tile of plan.tiles) if (tile.weight) paint(tile, sheets.weights);
       sheets.weights.context.putImageData(sheets.weights.pixels, 0, 0);
     }
-    if (sheets.now !== now || sheets.before !== before) {
-      for (const band of sheets.bands) band.bytes.fill(0), band.levels.fill(0);
-      for (const tile of plan.tiles) if (!tile.weight) paint(tile, sheets.bands[tile.row]);
-      for (const band of sheets.bands) band.context.putImageData(band.pixels, 0, 0, 0, 0, band.width, Math.max(plan.T, sheets.T ?? plan.room));
-    }
+    if (sheets.now !== now || sheets.before !== before) repaintBands(unchangedRows());
     Object.assign(sheets, { model, now, before, T: plan.T });
   }
-  function paint(tile, { bytes, levels, width, x, y }) {
+  // Thanks to the mask, nothing changes for a symbol when another is typed after it: its rows need no new paint. Only
+  // the squares of attention get new columns.
+  function unchangedRows() {
+    const old = sheets.now;
+    if (!old || old.model !== now.model || old.changed || now.changed || before || sheets.before || old.start !== now.start) return 0;
+    const differs = now.ids.findIndex((id, t) => id !== old.ids[t]);
+    return differs < 0 ? now.T : differs;
+  }
+  function repaintBands(first) {
+    const last = Math.max(plan.T, sheets.T ?? plan.room);
+    sheets.bands.forEach((band, row) => {
+      const tiles = plan.tiles.filter((tile) => tile.row === row && !tile.weight), squares = tiles.filter((tile) => tile.slot);
+      const left = Math.min(...squares.map((tile) => tile.x)) - band.x, right = Math.max(...squares.map((tile) => tile.x + tile.slot)) - band.x;
+      for (let y = 0; y < last; y++) { // blank
+        const [from, to] = y >= first ? [0, band.width] : [left, right];
+        if (from < to) band.bytes.fill(0, y * band.width + from, y * band.width + to), band.levels.fill(0, y * band.width + from, y * band.width + to);
+      }
+      const from = Math.min(...tiles.map((tile) => paint(tile, band, tile.slot ? 0 : first) || tile.slot ? first : 0));
+      band.context.putImageData(band.pixels, 0, 0, 0, from, band.width, last - from);
+      if (from && left < right) band.context.putImageData(band.pixels, 0, 0, left, 0, right - left, from);
+    });
+  }
+  function paint(tile, { bytes, levels, width, x, y, limits }, first = 0) { // from row `first` on; from which row it has painted
     const share = tile.kind === "share" && !before, corner = (tile.y - y) * width + tile.x - x;
     const parts = slabs(tile, model, now), olds = before ? slabs(tile, before.model, before) : [];
     const sx = tile.w / tile.cols, sy = tile.h / tile.rows;
@@ -59,6 +77,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
       const old = olds[n].data;
       slab.data = slab.data.map((a, i) => (a === old[i] ? 0 : a - old[i]));
     });
+    const known = `${tile.names[0]} ${tile.head}`;
     let limit = share ? 1 : 0;
     if (!share)
       for (const { data, base, down, right, cols } of parts)
@@ -67,9 +86,11 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
             const size = Math.abs(data[at]);
             if (size > limit && size !== Infinity) limit = size;
           }
+    if (limit !== limits[known]) first = 0;      // another largest number: every colour is another
+    limits[known] = limit;
     const scale = 255 / (limit || 1), table = share ? colours.share : colours.sign;
     for (const { data, base, down, right, from, cols } of parts)
-      for (let r = 0; r < tile.rows; r++) {
+      for (let r = first; r < tile.rows; r++) {
         let at = base + r * down, to = corner + r * width + from;
         for (let c = 0; c < cols; c++, at += right, to++) {
           const level = data[at] * scale | 0, colour = data[at] === -Infinity ? colours.closed : table[level + 255];
@@ -77,6 +98,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
           else block(Math.floor((from + c) * sx), Math.floor(r * sy), Math.max(1, Math.floor(sx)), Math.max(1, Math.floor(sy)), colour, level);
         }
       }
+    return first;
     function block(left, top, wide, high, colour, level) { // more than a pixel for a number; or less, and then the largest wins
       for (let j = top; j < top + high; j++)
         for (let i = left, to = corner + j * width + left; i < left + wide; i++, to++)
@@ -153,7 +175,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
     g.font = `11px ${colours.font}`, g.textBaseline = "bottom", g.textAlign = "left";
     for (const tile of plan.tiles) {
       if (!tile.label) continue;
-      const box = px(tile), room = box.w + (tile.head === null ? MAP_GAP : 4) * view.s;
+      const box = px(tile), room = ((tile.slot ?? tile.w) + (tile.head === null ? MAP_GAP : 4)) * view.s; // as for all lengths of this layout
       if (!visible({ ...box, y: box.y - 28, h: box.h + 28 })) continue;
       const width = wide(tile.label), narrow = width > room; // a little too wide: squeezed
       g.fillStyle = tile.weight ? colours.ink : colours.soft;

@@ -48,7 +48,7 @@ function planMap(config, T, chosen = []) { // chosen[layer]: the head that is dr
     const short = name.split(".").at(-1);
     for (let head = 0; head < H; head++) {
       const small = crowded && head !== full, side = small ? Math.min(MAP_SMALL, T) : T;
-      put({ names: [name], label: `${head}`, group: head ? "" : short, head, of: H, kind, x, y: line, w: side, h: side, rows: T, cols: T });
+      put({ names: [name], label: `${head}`, group: head ? "" : short, head, of: H, kind, slot: small ? MAP_SMALL : room, x, y: line, w: side, h: side, rows: T, cols: T });
       x += (small ? MAP_SMALL : room) + 4;
     }
     x += MAP_GAP - 4;
@@ -64,7 +64,7 @@ function planMap(config, T, chosen = []) { // chosen[layer]: the head that is dr
     else if (part.kind === "HookPoint" && shape === "H,T,D" && last?.linear) last.names.push(name), last.heads = H; // cut into heads: the same numbers
     else if (part.kind === "Linear") last = linear(name, last.cols, cols);
     else if (part.kind === "LayerNorm") last = norm(name);
-    else last = tensor([name], cols, shape === "H,T,D" ? { heads: H } : {});
+    else last = tensor([name], cols, shape === "H,T,D" ? { heads: H } : shape === "T,T" ? { slot: room } : {});
     if (part.kind === "LayerNorm" && !norm_first) stream = last;
     if (/\.sum\d$/.test(name)) arcs.push([stream, last]), stream = last;
     if (/embedding|positions/.test(name)) stream = last;

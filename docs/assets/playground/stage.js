@@ -50,7 +50,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
   differ.addEventListener("change", () => { state.difference = differ.checked; update(false); });
 
   const map = makeMap(canvas, { theme, onPoint: (cell) => { if (cell) show(cell); else show(chosen); return cell && told(cell); }, onChoose });
-  let chosen = null, later, laterBy = 0, laid = ""; // laid: what the layout was made for
+  let chosen = null, later, laterBy = 0, laid = "", plans = {}; // laid: what the layout was made for
   const touched = (name, head = null, r, c) => {
     const of = head === null ? "" : `${head}`;
     return [name, `${name}#${of}`].some((key) => (state.off.scales.get(key) ?? 1) !== 1) || state.off.cells.has(`${name}#${of}#${r}#${c}`) || state.off.cells.has(`${name}##${r}#${c}`);
@@ -136,7 +136,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
 
   const picture = () => {
     const now = app.now, layout = `${JSON.stringify(now.model.config)} ${now.T} ${state.heads}`, fresh = layout !== laid;
-    const plan = fresh ? planMap(now.model.config, now.T, state.heads) : map.plan;
+    const plan = plans[layout] ??= planMap(now.model.config, now.T, state.heads);
     laid = layout;
     if (chosen && fresh) { // the same number, in the new layout
       const { names, head, again, row } = chosen.tile, tile = plan.tiles.find((t) => t.names[0] === names[0] && t.head === head && t.again === again && t.row === row);
@@ -260,6 +260,6 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
     requestAnimationFrame(() => requestAnimationFrame(() => { const tile = findTile(map.plan, name, head === undefined ? null : Number(head)); if (tile) select(tile, tile.rows - 1, 0), map.toTile(tile); }));
   }
   window.playground.map = { get plan() { return map.plan; }, get view() { return map.view; }, get chosen() { return chosen; }, get tour() { return app.tour; }, canvas,
-    select: (name, r, c, head = null) => select(findTile(map.plan, name, head), r, c), pixel: map.pixel, whole, toTile: map.toTile, redraw: map.draw, explain: told,
+    select: (name, r, c, head = null) => select(findTile(map.plan, name, head), r, c), pixel: map.pixel, whole, toTile: map.toTile, redraw: map.draw, repaint: map.repaint, explain: told,
     cell: (name, r, c, head = null) => numberAt(findTile(map.plan, name, head), r, c, app.now.model, app.now) };
 }
