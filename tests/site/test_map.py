@@ -277,16 +277,21 @@ def test_a_checkpoint_of_the_readers_own(sizes, tab, tmp_path):  # noqa: F811
     assert sorted(tile["name"] for tile in tiles if tile["weight"]) == sorted(own.state_dict())
     told = tab.evaluate("""() => playground.map.plan.tiles.map((tile) => playground.map.explain({ tile, r: tile.rows - 1, c: 0 }).what)""")
     assert not any(re.search("undefined|NaN", words) for words in told)
-    tab.get_by_role("button", name="Undo all").click()
+    tab.get_by_role("button", name="Back to the shipped model").click()
     tab.evaluate(FRAMES)
     assert tab.evaluate("playground.state.model === playground.shipped")
 
 
-@pytest.mark.parametrize("case", ["no checkpoint", "another file of tensors", "too large", "another alphabet"])
+@pytest.mark.parametrize("case", ["no checkpoint", "another file of tensors", "cut in half", "the training run", "too large", "another alphabet"])
 def test_what_cannot_be_drawn_is_said_in_one_line(case, tab, tmp_path):  # noqa: F811
     path = tmp_path / "my.safetensors"
     if case == "no checkpoint":
         path.write_bytes(b"nothing of the kind")
+    elif case == "cut in half":
+        whole = (ROOT / "tinyllm/pretrained.safetensors").read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+    elif case == "the training run":
+        path.write_bytes((ROOT / "docs/assets/playground/checkpoints.safetensors").read_bytes())
     elif case == "another file of tensors":
         save_file({"a": torch.zeros(2)}, path)
     else:

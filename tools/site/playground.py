@@ -12,7 +12,7 @@ from tools.site.pieces import fence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "assets/playground/"
-SCRIPTS = ("parts.js", "model.js", "plan.js", "inspect.js", "map.js", "stage.js", "ui.js")
+SCRIPTS = ("parts.js", "model.js", "plan.js", "inspect.js", "map.js", "stage.js", "trainer.js", "ui.js")
 SOURCE = "{{ model.js }}"                    # in the page's Markdown: the source of the forward pass
 MARK = 'class="tinyllm-playground"'          # a panel; a page without one loads nothing
 

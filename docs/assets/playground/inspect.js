@@ -50,7 +50,7 @@ function explain(plan, tile, r, c, { model, now, touched }) {
     const to = name === "head.weight" ? `the logit of ${symbol(o)}` : `column ${o} of what goes out`;
     const use = tile.vector ? `for column ${c}` : name.startsWith("embedding") ? `column ${c} of the symbol ${symbol(r)}`
       : `from column ${i} of what comes in to ${to}`;
-    return { name, sources, what: `a weight, learned: ${use}`, origin: null };
+    return { name, sources, what: `${now.gradients ? "the gradient of the loss by the weight" : "a weight, learned:"} ${use}`, origin: null };
   }
   const from = {
     embedding: () => (light(find("embedding.weight"), { row: now.ids[r], column: c }), `row ${now.ids[r]} of the table, the symbol ${now.labels[r]}, column ${c}`),

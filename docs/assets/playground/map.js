@@ -40,12 +40,13 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
       const bands = plan.rows.map(({ left, right, line }) => sheet(left, line, right - left, plan.room));
       sheets = { weights: sheet(0, 0, plan.width, plan.height), bands, layout: plan.layout, model: null, now: null };
     }
-    if (sheets.model !== model || sheets.before !== before) {
+    if (sheets.model !== model || sheets.before !== before || sheets.gradients !== now.gradients) {
+      sheets.weights.bytes.fill(0), sheets.weights.levels.fill(0);
       for (const tile of plan.tiles) if (tile.weight) paint(tile, sheets.weights);
       sheets.weights.context.putImageData(sheets.weights.pixels, 0, 0);
     }
     if (sheets.now !== now || sheets.before !== before) repaintBands(unchangedRows());
-    Object.assign(sheets, { model, now, before, T: plan.T });
+    Object.assign(sheets, { model, now, before, T: plan.T, gradients: now.gradients });
   }
   // Thanks to the mask, nothing changes for a symbol when another is typed after it: its rows need no new paint. Only
   // the squares of attention get new columns.
@@ -93,7 +94,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
       for (let r = first; r < tile.rows; r++) {
         let at = base + r * down, to = corner + r * width + from;
         for (let c = 0; c < cols; c++, at += right, to++) {
-          const level = data[at] * scale | 0, colour = data[at] === -Infinity ? colours.closed : table[level + 255];
+          const level = data[at] * scale | 0, colour = Math.abs(data[at]) === Infinity ? colours.closed : table[level + 255];
           if (sx === 1 && sy === 1) bytes[to] = colour, levels[to] = level;
           else block(Math.floor((from + c) * sx), Math.floor(r * sy), Math.max(1, Math.floor(sx)), Math.max(1, Math.floor(sy)), colour, level);
         }
@@ -127,8 +128,8 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
     refresh();
     write();
     // A key changes the bands alone; all else is drawn again when it is another view of another thing.
-    const lights = chosen || pointed, all = lights || drawn.lights || drawn.view !== view || drawn.words !== written || drawn.model !== model || drawn.before !== before || drawn.size !== size;
-    drawn = { view, words: written, model, before, size, lights };
+    const lights = chosen || pointed, all = lights || drawn.lights || drawn.view !== view || drawn.words !== written || drawn.model !== model || drawn.before !== before || drawn.gradients !== now.gradients || drawn.size !== size;
+    drawn = { view, words: written, model, before, size, lights, gradients: now.gradients };
     g.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
     g.fillStyle = colours.paper;
     if (all) g.fillRect(0, 0, size.width, size.height), lay(sheets.weights);
@@ -174,7 +175,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
   function names(g) { // above each tile, where there is room for the word
     g.font = `11px ${colours.font}`, g.textBaseline = "bottom", g.textAlign = "left";
     for (const tile of plan.tiles) {
-      if (!tile.label) continue;
+      if (!tile.label || view.s < 0.5 && !tile.weight) continue;
       const box = px(tile), room = ((tile.slot ?? tile.w) + (tile.head === null ? MAP_GAP : 4)) * view.s; // as for all lengths of this layout
       if (!visible({ ...box, y: box.y - 28, h: box.h + 28 })) continue;
       const width = wide(tile.label), narrow = width > room; // a little too wide: squeezed
@@ -183,7 +184,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
       if (tile.group && wide(tile.group) <= tile.of * room) g.fillText(tile.group, box.x, box.y - (narrow ? 2 : 14));
     }
     g.fillStyle = colours.soft;
-    for (const row of plan.rows) g.fillText(row.label, (row.left - view.x) * view.s, (row.top + MAP_LABEL - view.y) * view.s);
+    for (const row of plan.rows) if (view.s >= 0.5) g.fillText(row.label, (row.left - view.x) * view.s, (row.top + MAP_LABEL - view.y) * view.s);
   }
 
   function symbols(g) { // the symbols, at the left of each row of the picture
@@ -331,7 +332,7 @@ function makeMap(canvas, { theme, onPoint, onChoose }) {
     resize(width) { // the height follows the plan
       const ratio = window.devicePixelRatio || 1;
       size = { width, height: 0, ratio };
-      size.height = Math.min(Math.max(wanted(), 260), Math.max(360, Math.round(window.innerHeight * 0.85)));
+      size.height = Math.min(Math.max(wanted(), 220), Math.max(360, Math.round(window.innerHeight * 0.85)));
       canvas.width = Math.round(width * ratio), canvas.height = Math.round(size.height * ratio);
       words.width = canvas.width, words.height = canvas.height, written = {};
       canvas.style.height = `${size.height}px`;

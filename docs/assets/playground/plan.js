@@ -105,7 +105,7 @@ function findTile(plan, name, head = null, row = null) {
 function slabs(tile, model, now) {
   const [name] = tile.names.slice(-1);
   if (tile.weight) {
-    const { data, shape } = model.weights[name];
+    const { data, shape } = (now.gradients ?? model.weights)[name]; // while training, the gradient may stand in a weight's place
     if (tile.vector) return [{ data, base: 0, down: 0, right: 1, from: 0, cols: tile.cols }];
     const [down, right] = tile.transposed ? [1, shape[1]] : [shape[1], 1];
     return [{ data, base: 0, down, right, from: 0, cols: tile.cols }];

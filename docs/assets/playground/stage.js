@@ -20,8 +20,8 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
 
   // ---- What stands on the page ----
 
-  const after = el("span", { class: "pg-after" }), firsts = el("span", { class: "pg-firsts" }), undo = el("button", { type: "button", class: "pg-chip", onclick: reset }, "Undo all");
-  const said = el("span", { class: "pg-changed" }), line = el("div", { class: "pg-now" }, after, " ", firsts, said, undo);
+  const after = el("span", { class: "pg-after" }), firsts = el("span", { class: "pg-firsts" }), undo = el("button", { type: "button", class: "pg-chip", onclick: reset }, "Undo all"), home = el("button", { type: "button", class: "pg-chip", onclick: shippedAgain }, "Back to the shipped model");
+  const said = el("span", { class: "pg-changed" }), line = el("div", { class: "pg-now" }, after, " ", firsts, said, undo, home);
   const canvas = el("canvas", { class: "pg-canvas", "aria-hidden": "true" }), trail = el("span", { class: "pg-trail" });
   const tool = (label, title, action) => el("button", { type: "button", class: "pg-button", title, "aria-label": title, onclick: action }, label);
   const differ = el("input", { type: "checkbox", id: "pg-differ" });
@@ -86,7 +86,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
   function show(cell) {
     if (!cell || !app.now.T && !cell.tile.weight) {
       levers.replaceChildren();
-      facts.replaceChildren(el("p", { class: "pg-note" }, "Point at a number to see what it was made from; click a part to go there. Rows are the symbols of your sentence. Each matrix hangs above what it makes."));
+      facts.replaceChildren(el("p", { class: "pg-note" }, "Point at a number to see what it was made from; click a part to go there, and once more on a number to choose it: what is chosen can be switched off, scaled, or set. Rows are the symbols of your sentence. Each matrix hangs above what it makes."));
       put(trail, "the whole model");
       return;
     }
@@ -99,7 +99,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
       el("p", { class: "pg-value" }, `${where}: `, el("strong", {}, nice(value)), Math.abs(old - value) > 1e-6 ? `, was ${nice(old)}` : ""), el("p", { class: "pg-why" }, tile.weight ? what : `= ${what}`)];
     if (origin) rows.push(el("p", { class: "pg-origin" }, el("code", {}, first && origin[2] ? origin[2] : origin[0]), " ", el("a", { href: new URL("../../" + origin[1], app.here) }, `chapter ${parseInt(origin[1], 10)}`)));
     facts.replaceChildren(...rows);
-    if (cell !== chosen) levers.replaceChildren();
+    if (cell !== chosen) levers.contains(document.activeElement) || levers.replaceChildren();
     else if (levers.of !== `${name} ${tile.head} ${r} ${c}` || !levers.contains(document.activeElement)) levers.replaceChildren(controls(cell)); // not while in use
     levers.of = `${name} ${tile.head} ${r} ${c}`;
   }
@@ -110,26 +110,36 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
       const factor = () => state.off.scales.get(key) ?? 1, off = el("button", { type: "button", class: "pg-toggle", onclick: () => set(factor() === 0 ? 1 : 0) });
       const input = el("input", { type: "range", min: 0, max: 3, step: 0.05, "aria-label": `scale of ${words}` }), shown = el("output");
       const say = () => { input.value = factor(), put(shown, `× ${factor()}`), put(off, factor() ? `Switch off ${words}` : `Switch on ${words}`); };
-      const set = (value) => { value === 1 ? state.off.scales.delete(key) : state.off.scales.set(key, value); say(), app.update(); };
+      const set = (value) => {
+        value === 1 ? state.off.scales.delete(key) : state.off.scales.set(key, value);
+        if (value === 0) for (const cell of [...state.off.cells.keys()]) if (cell.startsWith(key.includes("#") ? `${key}#` : `${name}#`)) state.off.cells.delete(cell); // off is off
+        say(), app.update();
+      };
       input.addEventListener("input", () => set(Number(input.value)));
-      say(), box.append(off, ...(name === "mask" ? [] : [input, shown]));
+      say(), box.append(off, ...(name === "mask" ? [] : [el("label", {}, "scale ", input), shown]));
     };
     if (name === "probabilities") return box;
     scaled(head === null ? name : `${name}#${head}`, head === null ? place(tile) : place(tile, head));
     if (name === "mask" || name === "positions") return box;
     const key = tile.weight ? `${name}##${tile.transposed ? `${c}#${r}` : `${r}#${c}`}` : `${name}#${tile.head ?? ""}#${r}#${c}`;
     const field = el("input", { type: "number", step: "any", value: Number(number({ tile, r, c }).toFixed(4)), "aria-label": "this number" });
-    const put_it = () => { if (field.value !== "" && Number.isFinite(Number(field.value))) { state.off.cells.set(key, Number(field.value)); app.update(); } };
-    field.addEventListener("change", put_it);
+    const again = () => { app.draw(), levers.replaceChildren(controls({ tile, r, c })), levers.querySelector("input[type=number]").focus(); };
+    field.addEventListener("change", () => {
+      const value = Math.fround(Number(field.value)); // as the model stores it
+      if (field.value === "" || !Number.isFinite(value)) { put(spoken, "this is no number that the model can hold"); return again(); }
+      state.off.cells.set(key, value), update(), again();
+    });
     box.append(el("label", {}, "this number ", field));
-    if (state.off.cells.has(key)) box.append(el("button", { type: "button", class: "pg-chip", onclick: () => { state.off.cells.delete(key); app.update(); } }, "as it was"));
+    if (state.off.cells.has(key)) box.append(el("button", { type: "button", class: "pg-chip", onclick: () => { state.off.cells.delete(key), update(), again(); } }, "as it was"));
     return box;
   }
-  function reset() { state.off = app.untouched(), state.difference = differ.checked = false, state.model = app.shipped, state.moment = ""; app.update(); }
+  function reset() { state.off = app.untouched(), state.difference = differ.checked = false, update(); }
+  function halt() { for (const stop of app.halts) stop(); app.halt?.(); } // generation, the training run, training
+  function shippedAgain() { halt(), state.model = app.shipped, state.moment = "", state.gradients = null, update(); }
   function changesInWords() {
     const off = [...state.off.scales].filter(([, factor]) => factor !== 1).map(([key, factor]) => `${key.replace("#", " of head ")} ${factor ? `× ${factor}` : "off"}`);
     const set = state.off.cells.size;
-    return [state.moment, ...off, set && `${set} number${set > 1 ? "s" : ""} set`].filter(Boolean);
+    return [...off, set && `${set} number${set > 1 ? "s" : ""} set`].filter(Boolean);
   }
 
   // ---- Drawing, at every key ----
@@ -138,21 +148,29 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
     const now = app.now, layout = `${JSON.stringify(now.model.config)} ${now.T} ${state.heads}`, fresh = layout !== laid;
     const plan = plans[layout] ??= planMap(now.model.config, now.T, state.heads);
     laid = layout;
+    const was = chosen;
     if (chosen && fresh) { // the same number, in the new layout
       const { names, head, again, row } = chosen.tile, tile = plan.tiles.find((t) => t.names[0] === names[0] && t.head === head && t.again === again && t.row === row);
       chosen = tile && tile.rows ? { tile, r: Math.min(chosen.r, tile.rows - 1), c: Math.min(chosen.c, tile.cols - 1) } : null;
     }
     if (chosen) chosen.sources = explain(plan, chosen.tile, chosen.r, chosen.c, { model: now.model, now, touched }).sources;
     map.show(plan, now.model, now, state.difference && now.was ? now.was : null, chosen);
-    if (chosen || fresh && !facts.firstChild) show(chosen);
+    if (chosen || was || !facts.firstChild) show(chosen);
+    differ.disabled = !now.changed;
     prediction();
     if (fresh) clearTimeout(later), later = setTimeout(() => buttons(plan), laterBy);
   };
   picture.picture = true, views.push(picture);
   function prediction() {
     const now = app.now, t = at();
-    if (!now.T) { put(after, "Nothing to read, so no prediction."), firsts.replaceChildren(), put(said, ""), undo.hidden = true; return; }
+    if (!now.T) { put(after, "Nothing to read, so no prediction."), firsts.replaceChildren(), put(said, ""), undo.hidden = home.hidden = true; return; }
     put(after, `After “${app.last(11)}”:`);
+    if (Number.isNaN(now.after[t][0])) put(after, "Your changes have driven the numbers to infinity: there is no prediction (NaN)."), firsts.replaceChildren();
+    else likeliest(t, now);
+    const list = changesInWords(), other = state.model !== app.shipped;
+    put(said, [other && state.moment, list.length && `changed: ${list.join(", ")}`].filter(Boolean).join("; ")), undo.hidden = !list.length, home.hidden = !other;
+  }
+  function likeliest(t, now) {
     const p = now.after[t], was = now.before[t], order = [];
     p.forEach((a, id) => { // the six likeliest
       if (order.length === 6 && a <= p[order[5]]) return;
@@ -165,8 +183,6 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
       put(share, percent(p[order[n]]) + (now.changed ? `, was ${percent(was[order[n]])}` : ""));
       bar.style.width = `${100 * p[order[n]]}%`, old.style.width = `${now.changed ? 100 * was[order[n]] : 0}%`;
     });
-    const list = changesInWords();
-    put(said, list.length ? `Not as shipped: ${list.join(", ")}` : ""), undo.hidden = !list.length;
   }
 
   // ---- Keyboard: one tab stop; arrows from tensor to tensor; Enter goes inside, arrows from number to number ----
@@ -183,7 +199,7 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
   let inside = false;
   parts.addEventListener("focusout", () => canvas.classList.remove("pg-walked"));
   parts.addEventListener("focusin", (event) => { canvas.classList.add("pg-walked"), inside = false; if (event.target.tile) go(event.target.tile); });
-  const go = (tile) => { select(tile, tile.weight ? 0 : at(), 0, true); map.toTile(tile); };
+  const go = (tile) => { if (chosen?.tile !== tile) select(tile, tile.weight ? 0 : at(), 0, true), map.toTile(tile); };
   parts.addEventListener("click", (event) => { if (event.target.tile) go(event.target.tile); }); // Enter is a click
   parts.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key], all = [...parts.children], n = all.indexOf(event.target);
@@ -196,7 +212,12 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
     const to = all[Math.min(Math.max(jump ?? n + step[0] + step[1], 0), all.length - 1)];
     all[n].tabIndex = -1, to.tabIndex = 0, to.focus();
   });
-  panel.addEventListener("keydown", (event) => { if (event.key === "Escape") whole(); });
+  let here = false; // is the map what the reader has to do with?
+  document.addEventListener("pointerdown", (event) => { here = panel.contains(event.target); });
+  document.addEventListener("keydown", (event) => {
+    const typing = /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
+    if (event.key === "Escape" && !typing && (here || panel.contains(document.activeElement))) whole();
+  });
 
   // ---- The tour ----
 
@@ -204,17 +225,27 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
   if (stops.length) {
     const list = stops[0].parentNode, count = el("span"), box = el("div", { class: "pg-tour" });
     const back = tool("← Back", "back", () => stop(n - 1)), next = tool("Next →", "next", () => stop(n + 1));
-    let n = -1, kept = "";
+    let n = -1, kept = {};
     box.append(el("div", { class: "pg-tour-bar" }, back, count, next), list);
     shelve("Take the tour: one prediction in ten stops", box);
-    box.addEventListener("opened", () => { kept = state.text, read("the q"), stop(0), line.scrollIntoView({ block: "start" }); });
-    box.addEventListener("closed", () => { if (n >= 0) n = -1, read(kept), whole(); });
+    box.addEventListener("opened", () => { // on the shipped model; what the reader had comes back afterwards
+      halt(), kept = { text: state.text, off: state.off, model: state.model, moment: state.moment };
+      state.off = app.untouched(), state.model = app.shipped, state.moment = "", state.gradients = null;
+      panel.classList.add("pg-touring"), read("the q"), stop(0), line.scrollIntoView({ block: "start" });
+    });
+    box.addEventListener("closed", () => {
+      if (n < 0) return;
+      n = -1, panel.classList.remove("pg-touring");
+      if (state.text !== "the q") kept.text = state.text; // typed during the tour
+      Object.assign(state, kept), read(kept.text), whole();
+    });
     function read(text) { state.text = text, state.ids = null, state.at = null, app.update(); }
     function stop(to) {
       n = Math.min(Math.max(to, 0), stops.length - 1);
       stops.forEach((item, i) => { item.hidden = i !== n; });
       back.disabled = n === 0, next.disabled = n === stops.length - 1, put(count, `${n + 1} of ${stops.length}`);
       const [name, head] = stops[n].dataset.stop.split("#");
+      if (!state.text) read("the q");
       app.draw();
       {
         if (name === "all") return whole();
@@ -241,13 +272,16 @@ function mapPanel(app, panel, tools = {}) { // tools: more to do on the map, nam
         const model = TinyLLM.read(await given.arrayBuffer()), total = Object.values(model.weights).reduce((sum, w) => sum + w.data.length, 0);
         if (model.config.vocab_size !== 256) throw new Error(`it knows ${model.config.vocab_size} symbols, and this page reads the 256 of a byte`);
         if (total > MAP_LARGEST) throw new Error(`${total.toLocaleString("en")} parameters are too many to draw; up to ${MAP_LARGEST.toLocaleString("en")} fit`);
-        state.off = app.untouched(), state.heads = [], state.model = model, state.moment = `${given.name}, ${total.toLocaleString("en")} parameters`;
+        const odd = planMap(model.config, 0).tiles.find(({ weight, names, rows, cols }) => weight && model.weights[names[0]]?.data.length !== rows * cols);
+        if (odd || !model.forward([0]).data.every(Number.isFinite)) throw new Error("");
+        halt();
+        state.off = app.untouched(), state.heads = [], state.gradients = null, state.model = model, state.moment = `${given.name}, ${total.toLocaleString("en")} parameters`;
         app.update(), whole(), put(note, `${given.name} is on the map.`);
       } catch (problem) {
         put(note, `${given.name} cannot be shown: ${/^(it|\d)/.test(problem.message) ? problem.message : "it is no checkpoint of TinyLLM"}.`);
       }
     }
-    file.addEventListener("change", () => file.files[0] && take(file.files[0]));
+    file.addEventListener("change", () => { if (file.files[0]) take(file.files[0]), file.value = ""; });
     panel.addEventListener("dragover", (event) => event.preventDefault());
     panel.addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); });
   }

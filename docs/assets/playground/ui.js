@@ -23,7 +23,7 @@
     return [...parent.children];
   }
   const put = (node, text) => node.textContent !== text && (node.textContent = text);
-  const percent = (p) => (p >= 0.0995 ? (100 * p).toFixed(0) : p >= 0.00095 ? (100 * p).toFixed(1) : p > 0 ? "<0.1" : "0") + " %";
+  const percent = (p) => (Number.isNaN(p) ? "no number" : p >= 0.0995 ? (100 * p).toFixed(0) : p >= 0.00095 ? (100 * p).toFixed(1) : p > 0 ? "<0.1" : "0") + " %";
   const number = (x) => (x === -Infinity ? "−∞" : (Math.abs(x) < 0.005 && x !== 0 ? x.toFixed(4) : x.toFixed(2)).replace("-", "−"));
   const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
   const colour = (name) => getComputedStyle(panels[0]).getPropertyValue(name).trim();
@@ -79,7 +79,7 @@
   const state = {
     model: shipped, moment: "", text: given ?? "It is not a list", ids: null, // ids: what was generated, if that is what is read
     at: null, hover: null,                                        // at: the chosen position in the window; null is the last
-    off: untouched(), heads: [], difference: false,               // heads[layer]: the one drawn in full when there is no room for all
+    off: untouched(), heads: [], difference: false, gradients: null,               // heads[layer]: the one drawn in full when there is no room for all
   };
 
   // What the reader has changed, as functions for forward(). The keys of `scales` are "name" or "name#head", and their
@@ -142,6 +142,7 @@
     };
     now = { all, ids, start, T, changed, model, log: changed ? changedLog : log, original: log, logits: changedLogits, originalLogits: logits,
             before, after, loss: surprise(after), lossBefore: surprise(before), labels: ids.map(symbol), characters: characters(all).slice(start) };
+    now.gradients = state.gradients;
     now.shown = shown(now.log, after), now.was = changed ? { ...now, model: state.model, shown: shown(log, before) } : null;
     state.at = state.at === null || state.at >= T - 1 ? null : state.at;
   }
@@ -273,7 +274,8 @@
       const t = at(), s = seen(), cut = now.start;
       put(note, !now.T ? "" : (cut ? `The text has ${now.all.length} symbols; the model reads the last ${state.model.config.context} of them (the context) and never sees the rest. ` : "")
         + (now.all.some((id) => id > 127) ? "A symbol is a byte: characters beyond ASCII are several of them. " : "")
-        + (now.changed ? "The model is changed: the strip and the bars show what it does now." : ""));
+        + (now.changed ? "The model is changed: colours and prediction show what it does now. " : "")
+        + (state.ids ? `The model has drawn ${now.all.length - encode(state.text).length} symbols of these (Generate).` : ""));
       scale.hidden = now.T < 2;
       if (!now.T) {
         put(reading, ""), put(title, "Nothing to read, so no prediction. Type something."), put(live, "No prediction."), list.replaceChildren();
@@ -299,8 +301,10 @@
     const words = el("p", { class: "pg-reading", "aria-live": "polite" }, "Some four megabytes, loaded when you ask for them.");
     let timer = null;
     const stop = () => { clearTimeout(timer); timer = null; put(play, "Play"); };
+    panel.addEventListener("closed", stop), app.halts.push(stop);
     const show = (n) => {
       slider.value = n;
+      app.halt?.();                     // what trains in the page
       state.model = moments[n].model, state.moment = moments[n].step === null ? "" : `weights after step ${moments[n].step}`;
       update();
     };
@@ -367,7 +371,12 @@
       if (state.ids) state.ids = null, state.at = null, update(); else update(false);
     }
     function pause() { clearTimeout(run.timer); run.timer = null; put(go, "Run"); }
-    function tick() { put(go, "Pause"); step(); run.timer = run.ids.length ? setTimeout(tick, 80) : null; }
+    panel.addEventListener("closed", pause), app.halts.push(pause);
+    function tick() {
+      if (run.prompt !== state.text) return restart(); // another sentence was typed meanwhile
+      put(go, "Pause"), step();
+      run.timer = run.ids.length ? setTimeout(tick, 80) : null;
+    }
     const next = () => distribution(now.logits.row(now.T - 1), Number(heat.value), topK()); // what would be drawn from now
     function step() {
       if (!run.ids.length) return;
@@ -398,10 +407,13 @@
 
   // ---- Start ----
 
-  const app = { state, views, update, choose, at, seen, best, named, last, percent, el, put, children, colour, here, changes, untouched, draw: draw_all,
+  const app = { halts: [], state, views, update, choose, at, seen, best, named, last, percent, el, put, children, colour, here, changes, untouched, draw: draw_all,
     get now() { return now; }, shipped };
   window.playground = { state, changes, get now() { return now; }, shipped, draw: draw_all };
-  const makers = { sentence, map: (panel) => mapPanel(app, panel, panel.dataset.own === undefined ? {} : { "Generate": generate, "Watch it learn": learn }), generate, learn };
+  document.body.classList.toggle("pg-page", panels.some((panel) => panel.dataset.own !== undefined));
+  const makers = { sentence, map: (panel) => mapPanel(app, panel, tools(panel)), generate, learn };
+  const train = { "Train it on your text": (box) => trainer(app, box) };
+  const tools = (panel) => (panel.dataset.own !== undefined ? { "Generate": generate, "Watch it learn": learn, ...train } : panel.dataset.train !== undefined ? train : {});
   compute(), stale = false;
   for (const panel of panels) {
     if (panel.dataset.title) panel.append(el("p", { class: "pg-heading" }, el("strong", {}, panel.dataset.title), " ", el("a", { href: new URL("../../playground/", here) }, "More in the playground")));
