@@ -317,7 +317,7 @@ def test_a_moment_of_the_training_is_that_of_the_file(n, tab, model):
 
 def test_chapters_have_small_instances(server, browser):  # noqa: F811
     pages = [path.parent.name for path in sorted(SITE.glob("*/index.html")) if 'class="tinyllm-playground"' in path.read_text(encoding="utf-8")]
-    assert {name[:2] for name in pages} == {"01", "04", "06", "10", "11", "pl"}
+    assert {name[:2] for name in pages} == {"01", "04", "06", "09", "10", "11", "pl"}
     for name in pages[:-1]:
         tab = opened(browser, f"{server}{name}/")
         area = tab.locator(".tinyllm-playground[data-panel]")
@@ -369,7 +369,7 @@ def test_it_is_light_and_fast(server, browser, record_property):  # noqa: F811
     tab.on("response", lambda r: sizes.update({r.url.removeprefix(server): int(r.headers.get("content-length", 0))}))
     tab.goto(server + "playground/", wait_until="networkidle")
     ours = {name: size for name, size in sizes.items() if name.startswith("assets/playground/")}
-    assert {"parts.js", "model.js", "plan.js", "inspect.js", "map.js", "stage.js", "ui.js", "playground.css", "pretrained.safetensors"} == {name.rsplit("/")[-1] for name in ours}
+    assert {"parts.js", "model.js", "plan.js", "inspect.js", "map.js", "stage.js", "trainer.js", "ui.js", "playground.css", "pretrained.safetensors"} == {name.rsplit("/")[-1] for name in ours}
     assert sum(ours.values()) < 550 * KB, ours
     ms = tab.evaluate("""() => { const ids = encode("x = 1; ".repeat(20)).slice(0, playground.shipped.config.context);
       for (let i = 0; i < 10; i++) playground.shipped.forward(ids);
