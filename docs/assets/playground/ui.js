@@ -132,7 +132,10 @@
     const changed = Object.keys(change).length > 0 || model !== state.model;
     const logits = state.model.forward(ids, {}, log);
     const changedLogits = changed ? model.forward(ids, change, changedLog) : logits;
-    const chances = (x) => ids.map((_, t) => softmax(x.row(t)));
+    // A key after the text changes no chance before it: the mask sees to that, so those are kept.
+    const old = now && !now.changed && !changed && now.model === state.model && now.start === start ? now : { ids: [] };
+    const differs = ids.findIndex((id, t) => id !== old.ids[t]), same = differs < 0 ? T : differs;
+    const chances = (x) => ids.map((_, t) => (t < same ? old.before[t] : softmax(x.row(t))));
     const before = chances(logits), after = changed ? chances(changedLogits) : before;
     const surprise = (p) => ids.map((id, t) => (t ? -Math.log(p[t - 1][id]) : NaN));
     const shown = (log, p) => {
